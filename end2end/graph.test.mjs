@@ -125,13 +125,13 @@ test('paths and colors are shown and exported', { timeout: 120_000 }, async () =
   await page.getByRole('group', { name: 'Highlight the longest path' }).getByRole('link', { name: 'by steps' }).click();
   await page.getByRole('heading', { name: 'Longest path' }).waitFor();
   assert.ok((await page.locator('ol.way li').count()) >= 3);
-  await page.getByRole('group', { name: 'Colour by' }).getByRole('link', { name: 'wave' }).click();
-  await page.waitForURL(/colour=wave/);
+  await page.getByRole('group', { name: 'Color by' }).getByRole('link', { name: 'wave' }).click();
+  await page.waitForURL(/color=wave/);
   await page.getByRole('list', { name: 'Legend' }).getByText('wave 1', { exact: true }).waitFor();
   assert.ok((await page.locator('.box [data-state=tone-1]').count()) > 0);
   await screenshot(page, 'graph-waves');
-  await page.getByRole('group', { name: 'Colour by' }).getByRole('link', { name: 'owner' }).click();
-  await page.waitForURL(/colour=owner/);
+  await page.getByRole('group', { name: 'Color by' }).getByRole('link', { name: 'owner' }).click();
+  await page.waitForURL(/color=owner/);
   await page.getByRole('list', { name: 'Legend' }).getByText('edge', { exact: true }).waitFor();
   await eachLook(page, () => assertFits(page));
   await assertAccessible(page);

@@ -106,9 +106,9 @@ test('an unknown filter value is reported', { timeout: 60_000 }, async () => {
 });
 
 test('an unknown parameter is reported with a link', { timeout: 60_000 }, async () => {
-  const answer = await page.goto('/nodes?filter=list&colour=blue');
+  const answer = await page.goto('/nodes?filter=list&color=blue');
   assert.equal(answer.status(), 400);
-  await page.getByText('Unknown parameter "colour".').waitFor();
+  await page.getByText('Unknown parameter "color".').waitFor();
   await page.getByRole('link', { name: 'Remove the invalid parameters' }).click();
   await at('/nodes?filter=list');
   await page.locator('table tbody tr').first().waitFor();

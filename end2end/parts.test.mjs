@@ -211,7 +211,7 @@ test('a review works without the graph chunk', async (t) => {
   await notice(page).waitFor({ state: 'detached' });
   await back(page, 'review_graph');
   await tabs.getByRole('link', { name: 'Graph' }).click();
-  await page.getByRole('group', { name: 'Colour by' }).waitFor();
+  await page.getByRole('group', { name: 'Color by' }).waitFor();
   assert.equal(await notice(page).count(), 0);
   assert.equal(page.documents, 1, 'nobody went anywhere');
   assertQuiet(page, MISSING);

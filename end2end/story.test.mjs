@@ -224,7 +224,7 @@ test('the keyboard binds nodes with announcements', { timeout: 120_000 }, async 
   await page.keyboard.press('Space');
   await hear('Enter');
   await page.keyboard.press('Escape');
-  await hear('Cancelled');
+  await hear('Canceled');
   await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
 
   await page.keyboard.press('Space');

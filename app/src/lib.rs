@@ -18,7 +18,7 @@
 //! * Live data updates the display. It never changes user input, such as a lifted noderole or a
 //!   half-typed text.
 //! * No inline styles or scripts: the server's content security policy forbids them.
-//! * A state is shown by shape, colour and word.
+//! * A state is shown by shape, color and word.
 
 // The macros of leptos produce deeply nested types.
 #![recursion_limit = "512"]

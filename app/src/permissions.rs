@@ -16,7 +16,7 @@ pub async fn with_permission<T>(
     request: impl Future<Output = ServerResult<T>>,
     permission: &str,
 ) -> ServerResult<(T, bool)> {
-    let (found, frame) = (request.await?, frame::calls::frame().await?);
+    let (found, frame) = (request.await?, frame::server_functions::frame().await?);
     Ok((
         found,
         frame.is_some_and(|frame| frame.me.permissions.iter().any(|word| word == permission)),

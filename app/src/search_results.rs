@@ -16,7 +16,7 @@ pub enum Act {
     Go(String),
     /// Opens a proposal on a deployment, or joins the open one, and opens its board.
     Propose(DeploymentId, DeploymentName),
-    /// Sets the colour theme. `None`: the system's theme.
+    /// Sets the color theme. `None`: the system's theme.
     SetTheme(Option<&'static str>),
     SignOut,
 }

@@ -1028,12 +1028,12 @@ async fn unapproved_script_reaches_no_run() {
         "42501"
     );
     let again = format!(
-        "INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')",
+        "INSERT INTO barclamp (name, version, hash) VALUES ('installation', '1', '\\x{}')",
         hex(&other)
     );
     world.app(&again).await.unwrap();
     let moved = format!(
-        "INSERT INTO barclamp (name, version, hash) VALUES ('house', '1', '\\x{}')",
+        "INSERT INTO barclamp (name, version, hash) VALUES ('installation', '1', '\\x{}')",
         hex(&world.role)
     );
     assert_eq!(state(world.app(&moved).await), "23505", "one version, one content");
@@ -1043,7 +1043,7 @@ async fn unapproved_script_reaches_no_run() {
 async fn lookalike_version_is_refused() {
     let world = World::new().await;
     let insert = async |version: &str| {
-        let sql = "INSERT INTO barclamp (name, version, hash) VALUES ('house', $1, $2)";
+        let sql = "INSERT INTO barclamp (name, version, hash) VALUES ('installation', $1, $2)";
         sqlx::query(sql).bind(version).bind(&world.role).execute(world.db.app()).await.map(drop)
     };
     insert("1").await.unwrap();

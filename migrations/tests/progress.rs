@@ -193,7 +193,7 @@ async fn server_cannot_report_run_result() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
-    for outcome in ["succeeded", "failed", "cancelled", "lost"] {
+    for outcome in ["succeeded", "failed", "canceled", "lost"] {
         let end =
             format!("UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}'");
         assert_refused(outcome, world.app(&end).await, Refusal::InvalidRunTransition);
@@ -290,7 +290,7 @@ async fn only_operator_or_commit_cancels_run() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
-    let cancel = "UPDATE run SET cancel_requested = true, error = 'cancelled by ada'";
+    let cancel = "UPDATE run SET cancel_requested = true, error = 'canceled by ada'";
     let superseded = "UPDATE run SET cancel_requested = true, superseded = true";
     assert_refused("nobody", world.app(cancel).await, Refusal::PersonMismatch);
     assert_refused("no commit", world.app(superseded).await, Refusal::PersonMismatch);
@@ -305,20 +305,20 @@ async fn only_operator_or_commit_cancels_run() {
         world.app_as(world.eve, cancel).await,
         Refusal::PersonMismatch,
     );
-    let told = "UPDATE run SET error = 'cancelled by ada'";
+    let told = "UPDATE run SET error = 'canceled by ada'";
     assert_refused("its words alone", world.app(told).await, Refusal::PersonMismatch);
     world.app_as(world.ada, cancel).await.unwrap();
 }
 
 #[tokio::test]
-async fn queued_run_is_not_cancelled_unasked() {
+async fn queued_run_is_not_canceled_unasked() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
-    let end = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'cancelled'";
+    let end = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'canceled'";
     assert_refused("server", world.app(end).await, Refusal::InvalidRunTransition);
     assert_refused("worker", world.worker(end).await, Refusal::InvalidRunTransition);
     let named = "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'unstarted', cancel_requested = true,
-                 error = 'cancelled by ada'";
+                 error = 'canceled by ada'";
     assert_refused("server", world.app(named).await, Refusal::PersonMismatch);
     let unstarted = named.replace("cancel_requested = true,", "");
     assert_refused("worker", world.worker(&unstarted).await, Refusal::PersonMismatch);
@@ -369,10 +369,10 @@ async fn run_that_is_not_due_is_refused() {
                    SELECT id, node_id, concurrency_group_id, generation, 1, 1, content_hash, exclusive, now() FROM step";
     assert_refused("its step is TODO", world.app(by_hand).await, Refusal::StepNotStartable);
     let another = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
-    let lane = "(SELECT l.id FROM concurrency_group l JOIN deployment d ON d.id = l.deployment_id WHERE d.name = 'storage')";
+    let concurrency_group = "(SELECT l.id FROM concurrency_group l JOIN deployment d ON d.id = l.deployment_id WHERE d.name = 'storage')";
     for (column, value) in [
         ("node_id", another),
-        ("concurrency_group_id", lane),
+        ("concurrency_group_id", concurrency_group),
         ("generation", "m.generation + 1"),
         ("content_hash", "sha256('other')"),
         ("exclusive", "false"),

@@ -305,7 +305,7 @@ async fn commit_cancels_runs_that_it_replaces() {
     let (planned, submission) = approved(&world, planned).await;
     let cancel = |by: &str| {
         format!(
-            "UPDATE run SET cancel_requested = true, superseded = true, error = 'cancelled by {by}'"
+            "UPDATE run SET cancel_requested = true, superseded = true, error = 'canceled by {by}'"
         )
     };
     for by in ["ada", "the commit of blueprint 9"] {

@@ -177,7 +177,7 @@ pub async fn serve(
     };
     tokio::select! {
         () = serving => {}
-        () = grace_period => tracing::info!("cancelling responses that are still open"),
+        () = grace_period => tracing::info!("canceling responses that are still open"),
     }
     tasks.stop().await;
     Ok(())

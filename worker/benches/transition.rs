@@ -84,7 +84,7 @@ async fn measure(size: i64) {
             .await
             .expect("a lease");
         leases.push(begun.elapsed());
-        let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
+        let end = RunEnd::Succeeded { result: serde_json::Map::new(), output: json!({}) };
         let begun = Instant::now();
         let finished = store::runs::finish_run(cluster.pool(), leased[0].run, worker, &end)
             .await

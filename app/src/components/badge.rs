@@ -1,4 +1,4 @@
-//! States as shape, colour and word.
+//! States as shape, color and word.
 
 use api::runs::{RunState, StateCounts, StepState};
 use engine::ids::ActionName;
@@ -41,7 +41,7 @@ pub fn run_style(state: RunState) -> (&'static str, Icon, &'static str) {
         RunState::Succeeded => ("active", Icon::Active, "succeeded"),
         RunState::Failed => ("error", Icon::Error, "failed"),
         RunState::Lost => ("warn", Icon::Lost, "lost"),
-        RunState::Cancelled => ("blocked", Icon::Cancelled, "cancelled"),
+        RunState::Canceled => ("blocked", Icon::Canceled, "canceled"),
         RunState::Unstarted => ("blocked", Icon::Undo, "unstarted"),
     }
 }
@@ -53,7 +53,7 @@ pub const RUN_STATES: [RunState; 7] = [
     RunState::Succeeded,
     RunState::Failed,
     RunState::Lost,
-    RunState::Cancelled,
+    RunState::Canceled,
     RunState::Unstarted,
 ];
 
@@ -65,9 +65,9 @@ pub fn action_pill(action: &ActionName) -> Option<AnyView> {
 
 #[component]
 pub fn RunPill(state: RunState) -> impl IntoView {
-    let (colour, shape, word) = run_style(state);
+    let (color, shape, word) = run_style(state);
     let class = if state == RunState::Running { "icon turning" } else { "icon" };
-    view! { <span class="pill" data-state=colour>{drawn(shape, class)} {word}</span> }.into_any()
+    view! { <span class="pill" data-state=color>{drawn(shape, class)} {word}</span> }.into_any()
 }
 
 /// The states in which steps are counted, those that need attention first.

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use api::deployments::DeploymentSummary;
-use api::deployments::DeploymentsWanted;
+use api::deployments::DeploymentsQuery;
 use engine::ids::MAX_NAME;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -105,9 +105,9 @@ fn suggester(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Cop
                 return;
             }
             spawn_local(async move {
-                let query = DeploymentsWanted {
+                let query = DeploymentsQuery {
                     filter: text.trim().to_owned(),
-                    ..DeploymentsWanted::default()
+                    ..DeploymentsQuery::default()
                 };
                 if let Some(page) = deployments::deployments(query).await.ok().filter(|_| is_last())
                 {

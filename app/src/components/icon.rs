@@ -1,4 +1,4 @@
-//! Icons: symbols of one file, `/icons.svg`, in the colour of the surrounding text.
+//! Icons: symbols of one file, `/icons.svg`, in the color of the surrounding text.
 
 use leptos::prelude::*;
 
@@ -28,7 +28,7 @@ icons! {
     Active = "active";
     Error = "error";
     Queued = "queued";
-    Cancelled = "cancelled";
+    Canceled = "canceled";
     Lost = "lost";
     Dead = "dead";
     Paused = "paused";

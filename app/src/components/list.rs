@@ -768,13 +768,13 @@ mod tests {
 
     #[test]
     fn unknown_sort_order_is_reported() {
-        let odd = listed(&[("sort", "colour")]);
+        let odd = listed(&[("sort", "color")]);
         assert!(
             odd.order().unwrap_err().0.detail.contains("name, -name, state"),
             "{:?}",
             odd.order()
         );
-        assert_eq!(odd.address(), "/nodes?sort=colour");
+        assert_eq!(odd.address(), "/nodes?sort=color");
         let none = one_of("state", "purple", &["alive", "dead"], |word| word).unwrap_err();
         assert_eq!(
             none.0.detail,

@@ -58,7 +58,7 @@ impl Preview {
 
     fn ask(self, question: PreviewRequest) {
         spawn_local(async move {
-            let answer = edits::calls::foresee(question.0, question.2.clone()).await;
+            let answer = edits::server_functions::foresee(question.0, question.2.clone()).await;
             // The response to an outdated question.
             if self.question.try_get_untracked().flatten().as_ref() != Some(&question) {
                 return;

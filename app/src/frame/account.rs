@@ -5,7 +5,7 @@ use api::views::frame::Me;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use super::calls::SignOut;
+use super::server_functions::SignOut;
 use super::theme::ThemeChoice;
 use crate::addresses;
 use crate::components::action::problem_of;

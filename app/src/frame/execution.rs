@@ -4,7 +4,7 @@ use engine::plan::MAX_REASON;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use super::calls::SetExecution;
+use super::server_functions::SetExecution;
 use crate::components::action::{on_success, problem_of};
 use crate::components::{
     Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,
@@ -19,7 +19,7 @@ pub(super) fn ExecutionSwitch(on: Memo<bool>, changed: Callback<()>) -> impl Int
         dialog.close();
         changed.run(());
     });
-    let (colour, shape) = (
+    let (color, shape) = (
         move || if on.get() { "" } else { "warn" },
         move || icon(if on.get() { Icon::Run } else { Icon::Paused }),
     );
@@ -27,7 +27,7 @@ pub(super) fn ExecutionSwitch(on: Memo<bool>, changed: Callback<()>) -> impl Int
         <button
             class=move || if on.get() { "pill flat" } else { "pill" }
             type="button"
-            data-state=colour
+            data-state=color
             commandfor="execution"
             command="show-modal"
             on:click=dialog.on_click()

@@ -2,9 +2,9 @@
 //! menu.
 
 mod account;
-pub mod calls;
 mod execution;
 mod palette;
+pub mod server_functions;
 pub mod theme;
 
 use api::live::Topic;
@@ -55,8 +55,8 @@ impl FrameState {
 /// when it is built, and children of a pending `Suspense` are built more than once.
 #[component]
 pub fn Frame() -> impl IntoView {
-    let frame = Resource::new(|| (), |()| calls::frame());
-    let state = FrameState(Feed::new(None, calls::frame));
+    let frame = Resource::new(|| (), |()| server_functions::frame());
+    let state = FrameState(Feed::new(None, server_functions::frame));
     let main = NodeRef::<html::Main>::new();
     focus_after_navigation(main);
     let known = move |show: fn(FrameState, Option<FrameView>) -> AnyView| {

@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::search::{Found, MAX_QUERY_CHARS};
+use api::search::{MAX_QUERY_CHARS, SearchResults};
 use leptos::ev;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 use leptos_router::hooks::use_navigate;
 
-use super::{calls, theme};
+use super::{server_functions, theme};
 use crate::addresses;
 use crate::components::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::pages::{board, search};
@@ -34,7 +34,7 @@ fn option_id(n: usize) -> String {
 struct Offer {
     text: RwSignal<String>,
     /// The last hits from the server, with the text that they belong to.
-    found: RwSignal<(String, Found)>,
+    found: RwSignal<(String, SearchResults)>,
     is_open: RwSignal<bool>,
     at: RwSignal<usize>,
     choices: Memo<Vec<Choice>>,
@@ -85,7 +85,7 @@ impl Offer {
 
 /// Pages and commands that match a text, followed by the server's hits. Hits for an earlier text
 /// are filtered by the current one.
-fn offered(text: &str, (of, found): &(String, Found)) -> Vec<Choice> {
+fn offered(text: &str, (of, found): &(String, SearchResults)) -> Vec<Choice> {
     let wanted = asked(text);
     let small = wanted.to_lowercase();
     let fits = |choice: &Choice| of == wanted || choice.name.to_lowercase().contains(&small);
@@ -234,7 +234,7 @@ fn runner(
     problem: RwSignal<Option<Problem>>,
 ) -> impl Fn(Act) + Clone + Send + Sync + 'static {
     let navigate = StoredValue::new(use_navigate());
-    let colours = theme::chosen();
+    let colors = theme::chosen();
     let go = move |place: &str| {
         dialog.close();
         if let Some(navigate) = navigate.try_get_value() {
@@ -244,17 +244,17 @@ fn runner(
     move |act: Act| match act {
         Act::Go(place) => go(&place),
         Act::SetTheme(theme) => {
-            theme::choose(colours, theme);
+            theme::choose(colors, theme);
             dialog.close();
         }
         Act::Propose(id, name) => spawn_local(async move {
-            match board::calls::propose(id).await {
+            match board::server_functions::propose(id).await {
                 Ok(_) => go(&addresses::deployment(&name)),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }
         }),
         Act::SignOut => spawn_local(async move {
-            match calls::sign_out().await {
+            match server_functions::sign_out().await {
                 Ok(()) => drop(window().location().set_href(addresses::SIGN_IN)),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }
@@ -336,17 +336,17 @@ mod tests {
         DeploymentName::parse(name).expect("valid name")
     }
 
-    fn some() -> Found {
+    fn some() -> SearchResults {
         let web = Hit::Deployment { id: DeploymentId(Default::default()), name: deployment("web") };
         let n1 = Hit::Node {
             id: NodeId(Default::default()),
             fqdn: "web-1.example.com".into(),
             deployment: deployment("web"),
         };
-        Found { hits: vec![web, n1], more: Vec::new() }
+        SearchResults { hits: vec![web, n1], more: Vec::new() }
     }
 
-    fn names(text: &str, found: &(String, Found)) -> Vec<String> {
+    fn names(text: &str, found: &(String, SearchResults)) -> Vec<String> {
         offered(text, found).into_iter().map(|choice| choice.name).collect()
     }
 

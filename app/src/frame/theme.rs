@@ -1,4 +1,4 @@
-//! The colour theme: light, dark or the system's.
+//! The color theme: light, dark or the system's.
 //!
 //! The choice is a cookie, so that the server renders the page with the right theme and nothing
 //! flashes.

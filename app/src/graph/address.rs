@@ -6,9 +6,9 @@ use leptos_router::params::ParamsMap;
 
 use crate::addresses;
 
-/// The property that a graph's colours show.
+/// The property that a graph's colors show.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ColourBy {
+pub enum ColorBy {
     /// The state of noderoles.
     #[default]
     State,
@@ -18,7 +18,7 @@ pub enum ColourBy {
     Owner,
 }
 
-impl ColourBy {
+impl ColorBy {
     /// All properties, in the order of the menu.
     pub const ALL: [Self; 3] = [Self::State, Self::Wave, Self::Owner];
 
@@ -44,7 +44,7 @@ pub struct Address {
     pub at: Option<String>,
     /// Whether the table replaces the picture.
     pub table: bool,
-    pub colour: ColourBy,
+    pub color: ColorBy,
 }
 
 impl Address {
@@ -85,10 +85,10 @@ impl Address {
             },
             at: query.get("at").filter(|key| !key.is_empty()),
             table: query.get("as").as_deref() == Some("table"),
-            colour: match query.get("colour").as_deref() {
-                Some("wave") => ColourBy::Wave,
-                Some("owner") => ColourBy::Owner,
-                _ => ColourBy::State,
+            color: match query.get("color").as_deref() {
+                Some("wave") => ColorBy::Wave,
+                Some("owner") => ColorBy::Owner,
+                _ => ColorBy::State,
             },
         }
     }
@@ -123,9 +123,8 @@ impl Address {
         let pair = |(word, said): (&str, String)| {
             format!("{word}={}", addresses::encoded(&said).replace("%2C", ","))
         };
-        let colour =
-            (self.colour != ColourBy::State).then(|| ("colour", self.colour.word().to_owned()));
-        self.wish.words().into_iter().chain(colour).map(pair).collect()
+        let color = (self.color != ColorBy::State).then(|| ("color", self.color.word().to_owned()));
+        self.wish.words().into_iter().chain(color).map(pair).collect()
     }
 
     /// Selects a vertex.
@@ -137,8 +136,8 @@ impl Address {
         Self { table, ..self.clone() }
     }
 
-    pub fn with_colour(&self, colour: ColourBy) -> Self {
-        Self { colour, ..self.clone() }
+    pub fn with_color(&self, color: ColorBy) -> Self {
+        Self { color, ..self.clone() }
     }
 
     /// Highlights a part of the graph, or nothing.
@@ -281,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn highlighting_and_colour_round_trip_through_address() {
+    fn highlighting_and_color_round_trip_through_address() {
         let first = Address { path: "/graph/web".into(), ..Address::default() };
         let begun = first.with_path_at("web:dns");
         assert_eq!(begun.link(), "/graph/web?from=web%3Adns");
         assert_eq!(begun.with_path_at("web:dns"), begun, "a path has two ends");
         let whole =
-            begun.with_path_at("web:app").with_only_highlighted(true).with_colour(ColourBy::Wave);
-        assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&colour=wave");
+            begun.with_path_at("web:app").with_only_highlighted(true).with_color(ColorBy::Wave);
+        assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&color=wave");
         assert_eq!(
             whole.with_path_at("web:run").wish.trail,
             Some(TrailOptions::From("web:run".into())),
@@ -296,7 +295,7 @@ mod tests {
         );
         let near = first.focused("web:app", GraphDirection::Down).with_max_distance(Some(2));
         let longest =
-            first.marked(Some(TrailOptions::Longest(Length::Time))).with_colour(ColourBy::Owner);
+            first.marked(Some(TrailOptions::Longest(Length::Time))).with_color(ColorBy::Owner);
         for address in [first, begun, whole, near, longest] {
             assert_eq!(read(&address.link()), address);
         }
@@ -314,8 +313,8 @@ mod tests {
 
     #[test]
     fn file_link_has_only_picture_parameters() {
-        let address = read("/graph/web?roles=app&at=web%3Aapp&as=table&colour=wave");
-        assert_eq!(address.file(), "/graph/web/graph.svg?roles=app&colour=wave");
+        let address = read("/graph/web?roles=app&at=web%3Aapp&as=table&color=wave");
+        assert_eq!(address.file(), "/graph/web/graph.svg?roles=app&color=wave");
         let review = Address {
             path: "/reviews/1".into(),
             fixed: Some(("tab", "graph")),

@@ -5,7 +5,7 @@
 //! them. Each cell of the picture updates its boxes in place when a state changes. Elements remain,
 //! and so does the focus.
 //!
-//! When zoomed out too far to read text, a cell is one path per colour. The selected and the
+//! When zoomed out too far to read text, a cell is one path per color. The selected and the
 //! focused box remain complete, otherwise the keyboard would have no element to focus.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ use api::views::graph::GraphVertex;
 use leptos::prelude::*;
 
 use super::address::Address;
-use super::colours::Scale;
+use super::colors::Scale;
 use super::picture::{Detail, Viewport};
 use super::{MEASURES, Shown, named, state_style, worst_state};
 
@@ -99,7 +99,7 @@ fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     places.iter().filter_map(of).collect_view().into_any()
 }
 
-/// The boxes as plain shapes: one path for each colour and class.
+/// The boxes as plain shapes: one path for each color and class.
 fn plain_boxes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
@@ -127,7 +127,7 @@ fn one(
     scale: &Scale,
     base: &Address,
 ) -> impl IntoView + use<> {
-    let (colour, _, _) =
+    let (color, _, _) =
         worst_state(vertex).map_or(("", crate::components::Icon::Dot, ""), state_style);
     let class = match marks.class(index, vertex) {
         "" => "box".to_owned(),
@@ -145,7 +145,7 @@ fn one(
             tabindex=if marks.first.get() == Some(index) { "0" } else { "-1" }
             data-key=vertex.key.clone()
             data-vertex=index.to_string()
-            data-state=colour
+            data-state=color
         >
             <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
             <text class="name" x="12" y="23">{short(&box_title(vertex))}</text>
@@ -201,7 +201,7 @@ pub(super) fn short(text: &str) -> String {
     }
 }
 
-/// The segments of a bar in proportion to the noderoles of each colour: colour, left end, width.
+/// The segments of a bar in proportion to the noderoles of each color: color, left end, width.
 pub(super) fn bar(parts: &[(&'static str, usize)]) -> Vec<(&'static str, f64, f64)> {
     let room = MEASURES.width - 24.0;
     let all: usize = parts.iter().map(|(_, n)| *n).sum();

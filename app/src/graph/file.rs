@@ -1,7 +1,7 @@
 //! A graph as a standalone SVG file, with text and without a style sheet.
 //!
-//! Colours are attributes of the shapes and not in a `style` element. The content security policy
-//! for files from this server forbids styles and scripts. The colours are those of the light theme,
+//! Colors are attributes of the shapes and not in a `style` element. The content security policy
+//! for files from this server forbids styles and scripts. The colors are those of the light theme,
 //! since files are printed. A test keeps them equal to the tokens of the style sheet.
 //!
 //! The size is bounded by the limits of a picture: see `control::deployments::graph`.
@@ -12,9 +12,9 @@ use api::views::graph::{GraphEdge, GraphVertex, GraphView};
 use engine::cluster::EdgeKind;
 use engine::counting::many;
 
-use super::address::ColourBy;
+use super::address::ColorBy;
 use super::boxes::{bar, box_title, members, short};
-use super::colours::Scale;
+use super::colors::Scale;
 use super::edges::{arrow, curve};
 use super::layout::{Layout, lay_out};
 use super::{MEASURES, worst_state};
@@ -29,7 +29,7 @@ const HEADER_HEIGHT: f64 = 64.0;
 /// Maximum width of a character of the legend, in pixels.
 const CHAR_WIDTH: f64 = 7.5;
 
-/// The colour of a `data-state`.
+/// The color of a `data-state`.
 fn ink(tone: &str) -> &'static str {
     match tone {
         "proposed" | "tone-4" => "#6a3fd1",
@@ -45,10 +45,10 @@ fn ink(tone: &str) -> &'static str {
 }
 
 /// Renders a graph as an SVG document.
-pub fn svg(view: &GraphView, colour: ColourBy) -> String {
+pub fn svg(view: &GraphView, color: ColorBy) -> String {
     let ends: Vec<(usize, usize)> = view.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(view.vertices.len(), &ends, MEASURES);
-    let scale = Scale::of(view, colour);
+    let scale = Scale::of(view, color);
     let legend = legend(&scale, view);
     let (width, height) = (layout.width.max(legend.1).max(320.0), layout.height + HEADER_HEIGHT);
     let mut out = String::with_capacity(1_024 + view.vertices.len() * 900 + view.edges.len() * 160);
@@ -99,10 +99,10 @@ fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
         x += 18.0 + entry.words.chars().count() as f64 * CHAR_WIDTH + 16.0;
     }
     for (class, words) in super::changes(view) {
-        let (colour, dashes) = drawn(class);
+        let (color, dashes) = drawn(class);
         let _ = writeln!(
             out,
-            "<path d=\"M{x} 47h24\" stroke=\"{colour}\" stroke-width=\"2\"{dashes}/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{words}</text>",
+            "<path d=\"M{x} 47h24\" stroke=\"{color}\" stroke-width=\"2\"{dashes}/><text x=\"{}\" y=\"51\" fill=\"{MUTED}\">{words}</text>",
             x + 30.0,
         );
         x += 30.0 + words.chars().count() as f64 * CHAR_WIDTH + 16.0;
@@ -113,10 +113,10 @@ fn legend(scale: &Scale, view: &GraphView) -> (String, f64) {
 fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
     let changed = super::rewired(edge);
     let soft = if edge.kind == EdgeKind::Hard { "" } else { " stroke-dasharray=\"4 4\"" };
-    let (colour, width, dashes) = match &changed {
+    let (color, width, dashes) = match &changed {
         Some((class, _)) => {
-            let (colour, dashes) = drawn(class);
-            (colour, "2", dashes)
+            let (color, dashes) = drawn(class);
+            (color, "2", dashes)
         }
         None if edge.on_trail > 0 => (TEXT, "3", soft),
         None => (LINE, "1.5", soft),
@@ -124,13 +124,13 @@ fn wire(out: &mut String, edge: &GraphEdge, path: &[(f64, f64)]) {
     let title = changed.map(|(_, words)| format!("<title>{words}</title>")).unwrap_or_default();
     let _ = writeln!(
         out,
-        "<path d=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width}\"{dashes}>{title}</path><path d=\"{}\" fill=\"{colour}\"/>",
+        "<path d=\"{}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dashes}>{title}</path><path d=\"{}\" fill=\"{color}\"/>",
         curve(path),
         arrow(path),
     );
 }
 
-/// Colour and dash pattern of an edge that a change adds, removes or retypes.
+/// Color and dash pattern of an edge that a change adds, removes or retypes.
 fn drawn(class: &str) -> (&'static str, &'static str) {
     match class {
         "gone" => (ink("error"), " stroke-dasharray=\"2 5\""),
@@ -195,10 +195,10 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::colours::tests::view;
+    use crate::graph::colors::tests::view;
 
     #[test]
-    fn svg_colours_match_light_theme() {
+    fn svg_colors_match_light_theme() {
         let tokens = include_str!("../../../style/tokens.css");
         let states = ["proposed", "blocked", "todo", "transition", "active", "error", "warn"];
         let tones = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
@@ -228,7 +228,7 @@ mod tests {
             added: 0,
             removed: 0,
         }];
-        let file = svg(&view, ColourBy::Wave);
+        let file = svg(&view, ColorBy::Wave);
         for part in [
             "<title>Graph of web</title>",
             ">wave 2<",
@@ -257,17 +257,17 @@ mod tests {
             removed: gone,
         };
         view.edges = vec![edge(0, 1, 0, 0, 1), edge(0, 2, 2, 2, 0), edge(1, 2, 5, 0, 0)];
-        let file = svg(&view, ColourBy::State);
+        let file = svg(&view, ColorBy::State);
         for part in
             ["<title>removed</title>", "<title>new</title>", ">removed edge<", ">new edge<", "2 5"]
         {
             assert!(file.contains(part), "{part} in {file}");
         }
         view.edges[1].removed = 3;
-        assert!(svg(&view, ColourBy::State).contains("<title>2 new, 3 removed</title>"));
+        assert!(svg(&view, ColorBy::State).contains("<title>2 new, 3 removed</title>"));
         view.edges = vec![edge(0, 1, 2, 0, 0)];
         assert!(
-            !svg(&view, ColourBy::State).contains("edge<"),
+            !svg(&view, ColorBy::State).contains("edge<"),
             "a graph without changes has no legend for changes"
         );
     }

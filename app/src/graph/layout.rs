@@ -142,7 +142,7 @@ struct LayerOrder {
     bends: Vec<Vec<usize>>,
     /// The number of vertices.
     count: usize,
-    /// The vertical centre of each vertex and bend.
+    /// The vertical center of each vertex and bend.
     middle: Vec<f64>,
 }
 
@@ -326,7 +326,7 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     (n > 0).then(|| sum / f64::from(n))
 }
 
-/// The distance between the centres of two vertical neighbors. Bends need little.
+/// The distance between the centers of two vertical neighbors. Bends need little.
 fn gap(a: usize, b: usize, count: usize, measures: Dimensions) -> f64 {
     let half =
         |one: usize| if one < count { measures.height / 2.0 } else { measures.between / 4.0 };
@@ -581,7 +581,7 @@ mod tests {
         let began = std::time::Instant::now();
         let layout = lay_out(2_500, &edges, MEASURES);
         assert_eq!(layout.places.len(), 2_500);
-        // Takes a few hundred milliseconds unoptimised on a shared core. The limit only guards
+        // Takes a few hundred milliseconds unoptimized on a shared core. The limit only guards
         // against a different order of growth.
         assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     }

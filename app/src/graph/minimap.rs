@@ -34,7 +34,7 @@ pub(super) fn Minimap(
         let (whole, (_, _, width, height)) = (whole.get(), seen.get());
         width > 0.0 && (whole.0 > width + 1.0 || whole.1 > height + 1.0)
     });
-    // One path per colour, since an element for each of a thousand boxes would be slow.
+    // One path per color, since an element for each of a thousand boxes would be slow.
     let boxes = move || {
         let (layout, view, scale) = (shown.layout.read(), shown.view.read(), shown.scale.read());
         let mut paths: BTreeMap<&'static str, String> = BTreeMap::new();

@@ -16,7 +16,7 @@
 
 pub mod address;
 mod boxes;
-mod colours;
+mod colors;
 mod edges;
 pub mod file;
 pub mod layout;
@@ -40,7 +40,7 @@ use crate::addresses;
 use crate::components::badge::shape;
 use crate::components::{Feed, Icon, ProblemNotice, icon};
 use address::Address;
-use colours::Scale;
+use colors::Scale;
 pub(crate) use edges::{arrow, curve};
 use layout::Layout;
 use tools::Tools;
@@ -49,7 +49,7 @@ use tools::Tools;
 pub(crate) const MEASURES: layout::Dimensions =
     layout::Dimensions { width: 188.0, height: 62.0, layer_gap: 76.0, between: 18.0, margin: 20.0 };
 
-/// The colour, shape and word of a vertex's state.
+/// The color, shape and word of a vertex's state.
 pub(crate) fn state_style(look: Appearance) -> (&'static str, Icon, &'static str) {
     match look {
         Appearance::State(state) => (state.as_str(), shape(state), lower(state)),
@@ -204,7 +204,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         layout: Memo::new(move |_| {
             form.with(|(count, edges)| layout::lay_out(*count, edges, MEASURES))
         }),
-        scale: Memo::new(move |_| Scale::of(&view.read(), address.read().colour)),
+        scale: Memo::new(move |_| Scale::of(&view.read(), address.read().color)),
         find: RwSignal::new(String::new()),
         zoom: RwSignal::new(1.0),
         // The window of a large screen, for the server and for browsers without JavaScript.
@@ -278,21 +278,20 @@ fn About(shown: Shown) -> impl IntoView {
         let vertex = view.vertices[at].clone();
         let address = shown.address.get();
         let looks = vertex.appearances.iter().map(|(look, n)| {
-            let (colour, shape, word) = state_style(*look);
-            view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> }
+            let (color, shape, word) = state_style(*look);
+            view! { <span class="pill" data-state=color>{icon(shape)} {*n} " " {word}</span> }
         });
         let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
             let links = ids.iter().map(|(other, edge)| {
                 let other = &view.vertices[*other];
-                let (colour, shape, _) =
-                    worst_state(other).map_or(("", Icon::Dot, ""), state_style);
+                let (color, shape, _) = worst_state(other).map_or(("", Icon::Dot, ""), state_style);
                 let count = (edge.count > 1).then(|| format!("{} edges", edge.count));
                 let count = count.into_iter().chain(rewired(edge).map(|(_, words)| words));
                 let count = count.collect::<Vec<_>>().join(", ");
                 view! {
                     <li>
                         <a href=address.at(&other.key).link() data-noscroll>
-                            <span class="mark" data-state=colour>{icon(shape)}</span>
+                            <span class="mark" data-state=color>{icon(shape)}</span>
                             <span>{named(other)} " "</span>
                             <span class="muted">{count}</span>
                         </a>
@@ -325,7 +324,7 @@ fn About(shown: Shown) -> impl IntoView {
         let path = (!started).then(|| {
             view! { <a class="button small" href=address.with_path_at(&vertex.key).link() data-noscroll>{path}</a> }
         });
-        let waves = vertex.waves.is_some().then(|| format!(", {}", colours::wave(&vertex)));
+        let waves = vertex.waves.is_some().then(|| format!(", {}", colors::wave(&vertex)));
         let trail = boxes::on_trail(&vertex).map(|words| view! { <p class="muted">{words}</p> });
         let page = vertex.noderole.as_ref().filter(|one| one.has_page).map(|one| {
             view! { <a class="button small" href=addresses::noderole(one.id)>{icon(Icon::Wide)} "Open noderole"</a> }

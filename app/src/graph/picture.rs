@@ -34,7 +34,7 @@ pub(super) const ZOOM_RANGE: (f64, f64) = (0.1, 2.0);
 pub(super) enum Detail {
     /// Text is readable.
     Near,
-    /// Only shapes and colours are visible.
+    /// Only shapes and colors are visible.
     Far,
 }
 
@@ -181,7 +181,7 @@ fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     }
 }
 
-/// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the centre.
+/// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the center.
 pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
     let after = (before * factor).clamp(ZOOM_RANGE.0, ZOOM_RANGE.1);
@@ -292,7 +292,7 @@ fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
 type BoxPositions = (Vec<String>, Vec<(f64, f64)>);
 
 /// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
-/// the page. Without a selection, the box nearest to the centre of the window does.
+/// the page. Without a selection, the box nearest to the center of the window does.
 fn keep_position(shown: Shown) {
     Effect::new(move |last: Option<BoxPositions>| {
         let places = shown.layout.read().places.clone();
@@ -316,7 +316,7 @@ fn keep_position(shown: Shown) {
     });
 }
 
-/// The displacement of the selected box. Without a selection, of the box nearest to the centre that
+/// The displacement of the selected box. Without a selection, of the box nearest to the center that
 /// exists before and after.
 fn moved_by(
     old_keys: &[String],

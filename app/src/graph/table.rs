@@ -3,7 +3,7 @@
 use api::views::graph::GraphView;
 use leptos::prelude::*;
 
-use super::{Shown, boxes, colours, named, rewired, state_style};
+use super::{Shown, boxes, colors, named, rewired, state_style};
 use crate::components::icon;
 
 /// Maximum number of neighbors that a cell names. The rest is a count. Otherwise a barrier before
@@ -67,8 +67,8 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
         let row = |at: usize| {
             let vertex = &view.vertices[at];
             let looks = vertex.appearances.iter().map(|(look, n)| {
-                let (colour, shape, word) = state_style(*look);
-                view! { <span class="pill" data-state=colour>{icon(shape)} {*n} " " {word}</span> " " }
+                let (color, shape, word) = state_style(*look);
+                view! { <span class="pill" data-state=color>{icon(shape)} {*n} " " {word}</span> " " }
             });
             let looks = looks.collect_view();
             let [before, behind] = &near[at];
@@ -77,7 +77,7 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
                 .then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
             view! {
                 <tr data-key=vertex.key.clone()>
-                    <td data-label="Wave" class="tight muted">{colours::wave(vertex)}</td>
+                    <td data-label="Wave" class="tight muted">{colors::wave(vertex)}</td>
                     <td data-label="Name"><a class="main" href=address.at(&vertex.key).link() data-noscroll>{named(vertex)}</a></td>
                     <td data-label="Deployment">{vertex.deployment.to_string()}</td>
                     <td data-label="State"><span class="buttons">{looks}</span></td>

@@ -5,7 +5,7 @@ use engine::counting::{either, many};
 use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
 
-use super::address::{Address, ColourBy};
+use super::address::{Address, ColorBy};
 use super::{Shown, changes, picture};
 use crate::components::{Icon, icon};
 
@@ -40,7 +40,7 @@ pub(super) fn Tools(shown: Shown) -> impl IntoView {
             <a class="button small" href=file download rel="external" aria-label="SVG, download the picture">{icon(Icon::Download)} "SVG"</a>
         </div>
         <div class="graph-tools">
-            {move || colours(&shown.address.read())}
+            {move || colors(&shown.address.read())}
             {move || legend(shown)}
             <span class="grow"></span>
             {move || longest(&shown.address.read())}
@@ -80,20 +80,20 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
     })
 }
 
-fn colours(address: &Address) -> impl IntoView + use<> {
-    let one = |colour: ColourBy| {
-        choice(address.with_colour(colour).link(), address.colour == colour, colour.word())
+fn colors(address: &Address) -> impl IntoView + use<> {
+    let one = |color: ColorBy| {
+        choice(address.with_color(color).link(), address.color == color, color.word())
     };
     view! {
-        <span class="buttons" role="group" aria-label="Colour by">
-            <span class="muted">"Colour by"</span>
-            {ColourBy::ALL.map(one).collect_view()}
+        <span class="buttons" role="group" aria-label="Color by">
+            <span class="muted">"Color by"</span>
+            {ColorBy::ALL.map(one).collect_view()}
         </span>
     }
 }
 
 fn legend(shown: Shown) -> impl IntoView + use<> {
-    let entry = |entry: super::colours::Entry| {
+    let entry = |entry: super::colors::Entry| {
         view! { <li><span class="mark" data-state=entry.tone>{icon(entry.shape)}</span> {entry.words}</li> }
     };
     let entries = shown.scale.read().legend().into_iter().map(entry).collect_view();

@@ -3,8 +3,8 @@
 
 use api::audit::AuditSort;
 #[cfg(feature = "ssr")]
-use api::audit::ChainWanted;
-use api::audit::{AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, MAX_VERIFIED_LINKS};
+use api::audit::ChainQuery;
+use api::audit::{AuditEntry, AuditPage, AuditQuery, AuditSource, ChainView, MAX_VERIFIED_LINKS};
 use api::calls::List;
 use api::live::Topic;
 use engine::counting::either;
@@ -81,7 +81,7 @@ impl ListPage for Entries {
             "all" => AuditSource::All,
             _ => AuditSource::Application,
         };
-        audit(AuditWanted { who, action, subject, since, until, source, sort, before }).await
+        audit(AuditQuery { who, action, subject, since, until, source, sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(AuditSort, bool)> {
@@ -256,7 +256,7 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
     });
     let broken = found.broken.clone().or(other);
     let far = found.chain.last;
-    let (colour, shape, title) = match &broken {
+    let (color, shape, title) = match &broken {
         Some(_) => ("error", Icon::Error, "The chain is broken".to_owned()),
         None if found.end == 0 => ("todo", Icon::Todo, "No sealed entries yet".to_owned()),
         None if found.next.is_some() => (
@@ -287,7 +287,7 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
         view! { <p class="muted">{found.unsealed} {either(found.unsealed, " entry is", " entries are")} " not sealed yet. Gantry seals new entries within a minute."</p> }
     });
     view! {
-        <section class="notice" data-state=colour role="status" aria-label="Verification result">
+        <section class="notice" data-state=color role="status" aria-label="Verification result">
             {icon(shape)}
             <div>
                 <b>{title}</b>
@@ -301,7 +301,7 @@ fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
 }
 
 #[server(name = ReadAudit, prefix = "/call", endpoint = "audit", input = AsJson, output = AsJson)]
-pub async fn audit(wanted: AuditWanted) -> ServerResult<AuditPage> {
+pub async fn audit(wanted: AuditQuery) -> ServerResult<AuditPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.audit(&actor, &wanted).await).await
 }
@@ -310,7 +310,7 @@ pub async fn audit(wanted: AuditWanted) -> ServerResult<AuditPage> {
 #[server(name = VerifyChain, prefix = "/call", endpoint = "chain", input = AsJson, output = AsJson)]
 pub async fn chain(after: u64) -> ServerResult<ChainView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.audit_chain(&actor, ChainWanted { after }).await).await
+    answer(request.control.audit_chain(&actor, ChainQuery { after }).await).await
 }
 
 #[cfg(test)]

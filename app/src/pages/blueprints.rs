@@ -3,12 +3,12 @@
 //! The page's state is in the address: the deployment, the cursor and the two blueprints. So each
 //! choice is a link or a GET form, and works without JavaScript.
 
-pub mod calls;
 mod comparison;
+pub mod server_functions;
 
 use api::Problem;
 use api::blueprints::{BlueprintKind, BlueprintPage, BlueprintSummary};
-use api::blueprints::{BlueprintSort, BlueprintsWanted};
+use api::blueprints::{BlueprintSort, BlueprintsQuery};
 use api::live::Topic;
 use engine::ids::{BlueprintNumber, actor_name};
 use leptos::prelude::*;
@@ -106,7 +106,12 @@ fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
 async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<BlueprintPage> {
     listed.known()?;
     let (sort, before) = listed.stretch()?;
-    calls::targets(BlueprintsWanted { deployment: listed.word("deployment"), sort, before }).await
+    server_functions::targets(BlueprintsQuery {
+        deployment: listed.word("deployment"),
+        sort,
+        before,
+    })
+    .await
 }
 
 #[component]
@@ -122,7 +127,7 @@ pub fn Blueprints() -> impl IntoView {
         move || wanted.with(|wanted| (wanted.pair(), wanted.deployment.clone())),
         |(pair, deployment)| async move {
             match pair {
-                Some((from, to)) => calls::compare(from, to, deployment).await.map(Some),
+                Some((from, to)) => server_functions::compare(from, to, deployment).await.map(Some),
                 None => Ok(None),
             }
         },
@@ -259,8 +264,8 @@ fn row(
         BlueprintKind::Switch => Some(("warn", Icon::Paused, "execution off")),
         BlueprintKind::Change => None,
     };
-    let kind = kind.map(|(colour, shape, word)| {
-        view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+    let kind = kind.map(|(color, shape, word)| {
+        view! { <span class="pill" data-state=color>{icon(shape)} {word}</span> }
     });
     let on =
         target.deployment.clone().map(|name| view! { <span class="muted">"on " {name}</span> });

@@ -2,7 +2,7 @@
 //! since the previous version.
 
 use api::calls::List;
-use api::catalog::{BarclampSort, BarclampsWanted};
+use api::catalog::{BarclampSort, BarclampsQuery};
 use api::catalog::{BarclampVersion, CatalogPage};
 use api::live::Topic;
 use leptos::form::ActionForm;
@@ -83,7 +83,7 @@ impl ListPage for Versions {
 
     async fn fetch(self, address: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
         let (sort, after) = address.stretch()?;
-        catalog(BarclampsWanted { filter: address.word("filter"), sort, after }).await
+        catalog(BarclampsQuery { filter: address.word("filter"), sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(BarclampSort, bool)> {
@@ -248,7 +248,7 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
 }
 
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
-pub async fn catalog(wanted: BarclampsWanted) -> ServerResult<CatalogPage> {
+pub async fn catalog(wanted: BarclampsQuery) -> ServerResult<CatalogPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.find_barclamps(&actor, &wanted).await).await
 }

@@ -5,7 +5,7 @@
 
 use api::calls::List;
 use api::deployments::{DeploymentPage, DeploymentSummary};
-use api::deployments::{DeploymentSort, DeploymentState, DeploymentsWanted};
+use api::deployments::{DeploymentSort, DeploymentState, DeploymentsQuery};
 use api::listing::{Order, Sort};
 use api::live::Topic;
 use engine::ids::DeploymentId;
@@ -109,7 +109,7 @@ impl ListPage for AllDeployments {
     async fn fetch(self, listed: ListAddress<DeploymentSort>) -> ServerResult<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
-        deployments(DeploymentsWanted { filter: listed.word("filter"), state, sort, after }).await
+        deployments(DeploymentsQuery { filter: listed.word("filter"), state, sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(DeploymentSort, bool)> {
@@ -198,7 +198,7 @@ fn deep(depth: u32) -> Option<impl IntoView> {
 }
 
 #[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
-pub async fn deployments(wanted: DeploymentsWanted) -> ServerResult<DeploymentPage> {
+pub async fn deployments(wanted: DeploymentsQuery) -> ServerResult<DeploymentPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.find_deployments(&actor, &wanted).await).await
 }

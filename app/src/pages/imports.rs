@@ -1,7 +1,7 @@
 //! The import history: every import with added versions, dropped parts and findings in its files.
 
 use api::calls::List;
-use api::catalog::{ImportPage, ImportReport, ImportSort, ImportedVersion, ImportsWanted};
+use api::catalog::{ImportPage, ImportReport, ImportSort, ImportedVersion, ImportsQuery};
 use api::live::Topic;
 use engine::counting::{either, many};
 use leptos::prelude::*;
@@ -51,7 +51,7 @@ impl ListPage for AllImports {
 
     async fn fetch(self, address: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
         let (sort, before) = address.stretch()?;
-        imports(ImportsWanted { barclamp: address.word("barclamp"), sort, before }).await
+        imports(ImportsQuery { barclamp: address.word("barclamp"), sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(ImportSort, bool)> {
@@ -140,7 +140,7 @@ fn some(mut lines: Vec<AnyView>, none: &'static str) -> AnyView {
 
 /// A page of the import history.
 #[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
-pub async fn imports(wanted: ImportsWanted) -> ServerResult<ImportPage> {
+pub async fn imports(wanted: ImportsQuery) -> ServerResult<ImportPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.imports(&actor, &wanted).await).await
 }

@@ -1,7 +1,7 @@
 //! The page of a node, and the changes to its record that need no review.
 
-pub mod calls;
 pub mod health_checks;
+pub mod server_functions;
 
 pub mod noderoles;
 pub mod results;
@@ -33,9 +33,9 @@ use crate::components::{
 };
 use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
-use crate::pages::nodes::calls::DeleteNode;
+use crate::pages::nodes::server_functions::DeleteNode;
 use crate::validation;
-use calls::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
+use server_functions::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
 
 /// The maximum number of topics for the deployments of the node's noderoles.
 const DEPLOYMENTS: usize = 16;
@@ -44,7 +44,7 @@ const DEPLOYMENTS: usize = 16;
 pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
-    let node = Resource::new(move || name.get(), calls::node);
+    let node = Resource::new(move || name.get(), server_functions::node);
     load_one(node, (addresses::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
 }
 
@@ -54,7 +54,7 @@ fn Whole(first: NodeView) -> impl IntoView {
     let topics = topics(&first);
     let (deployment, fqdn) = (first.deployment.clone(), first.fqdn.clone());
     let is_ssh = first.connection.ssh.is_some();
-    let feed = Feed::new(first, move || calls::node(id.to_string()));
+    let feed = Feed::new(first, move || server_functions::node(id.to_string()));
     let node = feed.value();
     let hear = move |events: &[Event]| {
         if events.iter().any(|event| node.with_untracked(|node| concerns(event, node))) {
@@ -128,13 +128,13 @@ fn Life(feed: Feed<NodeView>) -> impl IntoView {
     let pill = move || {
         let node = node.read();
         let new_bytes = !node.status.alive && node.status.alive_since.is_none();
-        let (colour, shape, word) = match (node.status.alive, node.status.maintenance.is_none()) {
+        let (color, shape, word) = match (node.status.alive, node.status.maintenance.is_none()) {
             _ if new_bytes => ("blocked", Icon::Blocked, "never reached"),
             (true, true) => ("active", Icon::Active, "alive"),
             (true, false) => ("warn", Icon::Paused, "in maintenance"),
             (false, _) => ("error", Icon::Dead, "dead"),
         };
-        view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+        view! { <span class="pill" data-state=color>{icon(shape)} {word}</span> }
     };
     let since = move || {
         let since = node.read().status.alive_since;
@@ -566,11 +566,11 @@ fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
 
 /// The result of a health check, in a word.
 fn came(reached: bool) -> impl IntoView {
-    let (colour, shape, word) = match reached {
+    let (color, shape, word) = match reached {
         true => ("active", Icon::Active, "reached"),
         false => ("error", Icon::Dead, "not reached"),
     };
-    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }
+    view! { <span class="pill" data-state=color>{icon(shape)} {word}</span> }
 }
 
 /// Health checks, newest first.

@@ -13,7 +13,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
-use super::edits::calls::{Discard, Redo, Submit, Undo};
+use super::edits::server_functions::{Discard, Redo, Submit, Undo};
 use super::edits::{
     self, About, Carried, EditContext, EditForm, JoinNotice, Joining, Named, Outcome, Put, Step,
     by, fate,
@@ -116,7 +116,7 @@ impl Draft {
                 act(
                     self.busy,
                     put.problem,
-                    edits::calls::edit(id, version, put.edits.clone()),
+                    edits::server_functions::edit(id, version, put.edits.clone()),
                     move |_| {
                         put.tell();
                         self.said.try_set(put.done);

@@ -388,7 +388,7 @@ fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext,
         act(
             busy,
             put.problem,
-            edits::calls::edit(proposal, version, put.edits.clone()),
+            edits::server_functions::edit(proposal, version, put.edits.clone()),
             move |_| {
                 put.tell();
                 said.try_set(put.done);

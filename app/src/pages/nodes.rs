@@ -1,13 +1,13 @@
 //! The list of nodes, with dialogs that add one or many.
 
-pub mod calls;
+pub mod server_functions;
 
 use api::calls::{List, NewNode};
 use api::limits;
 use api::live::Topic;
 use api::nodes::INVENTORY_FIELDS;
 use api::nodes::{NodePage, NodeSummary};
-use api::nodes::{NodeSort, NodeState, NodesWanted};
+use api::nodes::{NodeSort, NodeState, NodesQuery};
 use engine::ids::{DeploymentName, Fqdn, NodeId};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
@@ -24,7 +24,7 @@ use crate::components::{
 use crate::failure::ServerResult;
 use crate::pages::edits::Alone;
 use crate::permissions::OPERATOR;
-use calls::{AddNode, AddNodes, DeleteNode, ProposeMove};
+use server_functions::{AddNode, AddNodes, DeleteNode, ProposeMove};
 
 columns_of!(Part {
     Name "name" "Node",
@@ -82,7 +82,7 @@ impl ListPage for AllNodes {
         let state = address.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
         let (sort, after) = address.stretch()?;
         let (filter, deployment) = (address.word("filter"), address.word("deployment"));
-        calls::nodes(NodesWanted { filter, state, deployment, sort, after }).await
+        server_functions::nodes(NodesQuery { filter, state, deployment, sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(NodeSort, bool)> {
@@ -223,13 +223,13 @@ fn reached(node: &NodeSummary) -> impl IntoView + use<> {
 
 fn life(node: &NodeSummary) -> impl IntoView + use<> {
     let new_bytes = !node.alive && node.transport == "ssh" && node.unreached.is_none();
-    let (colour, shape, word) = match (node.alive, node.available) {
+    let (color, shape, word) = match (node.alive, node.available) {
         _ if new_bytes => ("blocked", Icon::Blocked, "not checked yet"),
         (true, true) => ("active", Icon::Active, "alive"),
         (true, false) => ("warn", Icon::Paused, "in maintenance"),
         (false, _) => ("error", Icon::Dead, "dead"),
     };
-    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
+    view! { <span class="pill" data-state=color>{icon(shape)} {word}</span> }.into_any()
 }
 
 /// The node of a dialog.

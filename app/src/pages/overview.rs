@@ -10,9 +10,9 @@ use api::live::Topic;
 use api::nodes::NodeState;
 use api::overview::Overview;
 use api::pending::PendingGroup;
-use api::reviews::Whose;
+use api::reviews::ReviewFilter;
 use api::runs::{StateCounts, StepState};
-use engine::anneal::Wait;
+use engine::anneal::PendingReason;
 use engine::counting::{either, many};
 use engine::ids::actor_name;
 use leptos::prelude::*;
@@ -116,7 +116,7 @@ fn problems(overview: &Overview) -> Vec<String> {
     problems
 }
 
-/// The overall state, as shape, colour and words.
+/// The overall state, as shape, color and words.
 #[component]
 fn Verdict(overview: Memo<Overview>) -> impl IntoView {
     let said = Memo::new(move |_| problems(&overview.read()));
@@ -159,7 +159,7 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
             </header>
             <div class="inside">
                 <ul class="figures">
-                    {figure(StepState::Error, |c| c.error, addresses::pending_for(Wait::Failed.as_str()))}
+                    {figure(StepState::Error, |c| c.error, addresses::pending_for(PendingReason::Failed.as_str()))}
                     {figure(StepState::Transition, |c| c.transition, format!("{}?state=running", addresses::RUNS))}
                     {figure(StepState::Todo, |c| c.todo, addresses::PENDING.to_owned())}
                     {figure(StepState::Blocked, |c| c.blocked, addresses::PENDING.to_owned())}
@@ -215,7 +215,7 @@ fn Stuck(overview: Memo<Overview>) -> impl IntoView {
 /// Reviews that the reader can act on, and all open ones.
 #[component]
 fn Reviews(overview: Memo<Overview>) -> impl IntoView {
-    let mine = format!("{}?whose={}", addresses::REVIEWS, Whose::ForMe.as_str());
+    let mine = format!("{}?whose={}", addresses::REVIEWS, ReviewFilter::ForMe.as_str());
     let proposed = addresses::deployments_in_state(DeploymentState::Proposed);
     view! {
         <section class="card" aria-label="Reviews">

@@ -201,7 +201,7 @@ async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     let url = use_url();
     if part.await.is_err() {
         let is_away = |failure: Failure| failure.0.code == UNREACHABLE;
-        if is_hydrated() && frame::calls::frame().await.is_err_and(is_away) {
+        if is_hydrated() && frame::server_functions::frame().await.is_err_and(is_away) {
             return;
         }
         go(&url.read_untracked());

@@ -3,7 +3,7 @@
 use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Order};
 use api::live::Topic;
-use api::pending::{PendingGroup, PendingPage, PendingSort, PendingStep, PendingWanted, Resolver};
+use api::pending::{PendingGroup, PendingPage, PendingQuery, PendingSort, PendingStep, Resolver};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -40,7 +40,7 @@ fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
 }
 
 /// The address of a filtered list.
-fn address(wanted: &PendingWanted) -> String {
+fn address(wanted: &PendingQuery) -> String {
     let pairs =
         [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
     let given = pairs.into_iter().filter(|(_, value)| !value.is_empty());
@@ -60,7 +60,7 @@ fn address(wanted: &PendingWanted) -> String {
 }
 
 /// The parsed address: the filter, the cursor as written, and the error about unknown parameters.
-type Asked = (PendingWanted, String, Option<String>);
+type Asked = (PendingQuery, String, Option<String>);
 
 fn read(query: &ParamsMap) -> Asked {
     let word = |name: &str| query.get(name).unwrap_or_default();
@@ -69,14 +69,14 @@ fn read(query: &ParamsMap) -> Asked {
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
     let invalid = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
     (
-        PendingWanted { deployment, node, reason, sort: sort.unwrap_or_default(), after: None },
+        PendingQuery { deployment, node, reason, sort: sort.unwrap_or_default(), after: None },
         word(PLACE),
         invalid,
     )
 }
 
 /// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
-fn at_place((wanted, after, invalid): Asked) -> ServerResult<PendingWanted> {
+fn at_place((wanted, after, invalid): Asked) -> ServerResult<PendingQuery> {
     if let Some(invalid) = invalid {
         return Err(refused(invalid));
     }
@@ -87,7 +87,7 @@ fn at_place((wanted, after, invalid): Asked) -> ServerResult<PendingWanted> {
     let nowhere =
         |_| refused("Invalid cursor in `after`. Open the first page of the list.".to_owned());
     after.keys(wanted.sort).map_err(nowhere)?;
-    Ok(PendingWanted { after: Some(after), ..wanted })
+    Ok(PendingQuery { after: Some(after), ..wanted })
 }
 
 #[component]
@@ -138,7 +138,7 @@ fn correction_links((wanted, after, invalid): &Asked) -> AnyView {
 #[component]
 fn Found(
     first: PendingPage,
-    wanted: PendingWanted,
+    wanted: PendingQuery,
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
     let asked = wanted.clone();
@@ -182,11 +182,11 @@ fn number(group: &PendingGroup) -> String {
 }
 
 /// All reasons with their counts, as links.
-fn reasons(all: &[PendingGroup], wanted: &PendingWanted) -> impl IntoView + use<> {
+fn reasons(all: &[PendingGroup], wanted: &PendingQuery) -> impl IntoView + use<> {
     let link = |reason: &str, words: String, count: String| {
         let is_here = (wanted.reason == reason).then_some("true");
         let address =
-            address(&PendingWanted { reason: reason.to_owned(), after: None, ..wanted.clone() });
+            address(&PendingQuery { reason: reason.to_owned(), after: None, ..wanted.clone() });
         view! {
             <a class="button small" class:quiet=is_here.is_none() href=address aria-current=is_here>
                 {words} " " <span class="num">{count}</span>
@@ -201,8 +201,8 @@ fn reasons(all: &[PendingGroup], wanted: &PendingWanted) -> impl IntoView + use<
         .then(|| (link("", "all".to_owned(), String::new()), links))
 }
 
-fn nothing(wanted: &PendingWanted) -> impl IntoView + use<> {
-    let is_all = *wanted == PendingWanted { sort: wanted.sort, ..PendingWanted::default() };
+fn nothing(wanted: &PendingQuery) -> impl IntoView + use<> {
+    let is_all = *wanted == PendingQuery { sort: wanted.sort, ..PendingQuery::default() };
     let title = if is_all { "No pending steps" } else { "No pending steps match" };
     view! {
         <div class="card">
@@ -218,7 +218,7 @@ fn nothing(wanted: &PendingWanted) -> impl IntoView + use<> {
 /// The steps that are pending for one reason. A row keeps its place while its step is pending.
 fn one(
     group: Memo<PendingGroup>,
-    of: StoredValue<PendingWanted>,
+    of: StoredValue<PendingQuery>,
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
     let PendingGroup { reason, heading, resolution: frees, .. } = group.get_untracked();
@@ -228,7 +228,7 @@ fn one(
         let shown = i64::try_from(group.steps.len()).unwrap_or(i64::MAX);
         let wanted = of.get_value();
         let has_more = wanted.reason.is_empty() && group.count.is_some_and(|count| count > shown);
-        let address = address(&PendingWanted {
+        let address = address(&PendingQuery {
             reason: group.reason.as_str().to_owned(),
             after: None,
             ..wanted
@@ -318,17 +318,17 @@ fn unblock_text(by: &Resolver) -> AnyView {
     }
 }
 
-fn pager(next: Option<&Cursor>, wanted: &PendingWanted) -> impl IntoView + use<> {
+fn pager(next: Option<&Cursor>, wanted: &PendingQuery) -> impl IntoView + use<> {
     let later =
-        next.map(|next| address(&PendingWanted { after: Some(next.clone()), ..wanted.clone() }));
+        next.map(|next| address(&PendingQuery { after: Some(next.clone()), ..wanted.clone() }));
     let first =
-        wanted.after.as_ref().map(|_| address(&PendingWanted { after: None, ..wanted.clone() }));
+        wanted.after.as_ref().map(|_| address(&PendingQuery { after: None, ..wanted.clone() }));
     let to_first = if wanted.sort.descending { "Shortest pending" } else { "Longest pending" };
     ways(first, later, (to_first, "Next"))
 }
 
 #[server(name = ReadPending, prefix = "/call", endpoint = "pending", input = AsJson, output = AsJson)]
-pub async fn pending(wanted: PendingWanted) -> ServerResult<PendingPage> {
+pub async fn pending(wanted: PendingQuery) -> ServerResult<PendingPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.pending(&actor, &wanted).await).await
 }
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn pending_list_round_trips_through_address() {
-        let mut wanted = PendingWanted::default();
+        let mut wanted = PendingQuery::default();
         assert_eq!(address(&wanted), "/pending");
         wanted.reason = "node_dead".into();
         wanted.node = "n1.example.com".into();

@@ -8,7 +8,7 @@ use api::proposals::ProposalSort;
 use api::proposals::ProposalSummary;
 use api::reviews::ReviewSort;
 use api::reviews::{
-    ProposalPage, ProposalsWanted, ReviewPage, ReviewStateFilter, ReviewsWanted, Whose,
+    ProposalPage, ProposalsQuery, ReviewFilter, ReviewPage, ReviewStateFilter, ReviewsQuery,
 };
 use api::reviews::{ReviewState, ReviewSummary};
 use engine::counting::many;
@@ -69,32 +69,32 @@ fn state_param(of: Of) -> &'static str {
     if of == Of::Reviews(ReviewStateFilter::Open) { "" } else { of.as_str() }
 }
 
-fn owner_param(whose: Whose) -> &'static str {
-    if whose == Whose::All { "" } else { whose.as_str() }
+fn owner_param(whose: ReviewFilter) -> &'static str {
+    if whose == ReviewFilter::All { "" } else { whose.as_str() }
 }
 
 /// Parses the list of an address. Unknown values are refused.
-fn which(listed: &ListAddress<ReviewSort>) -> Result<(Of, Whose), Failure> {
+fn which(listed: &ListAddress<ReviewSort>) -> Result<(Of, ReviewFilter), Failure> {
     let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
-    let whose = listed.one_of(OWNER, &Whose::EVERY, Whose::as_str)?;
+    let whose = listed.one_of(OWNER, &ReviewFilter::EVERY, ReviewFilter::as_str)?;
     Ok((of.unwrap_or(Of::Reviews(ReviewStateFilter::Open)), whose.unwrap_or_default()))
 }
 
 /// As [`which`], but an unknown value selects the default. The list itself reports the error.
-fn here(listed: &ListAddress<ReviewSort>) -> (Of, Whose) {
+fn here(listed: &ListAddress<ReviewSort>) -> (Of, ReviewFilter) {
     let (state, whose) = (listed.word(STATE), listed.word(OWNER));
     let of = Of::EVERY
         .into_iter()
         .find(|of| of.as_str() == state)
         .unwrap_or(Of::Reviews(ReviewStateFilter::Open));
-    (of, Whose::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
+    (of, ReviewFilter::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
 }
 
 /// The address of another list with the same deployment and text. Only open reviews can await the
 /// reader.
-fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: Whose) -> String {
-    let whose = if whose == Whose::ForMe && of != Of::Reviews(ReviewStateFilter::Open) {
-        Whose::All
+fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: ReviewFilter) -> String {
+    let whose = if whose == ReviewFilter::ForMe && of != Of::Reviews(ReviewStateFilter::Open) {
+        ReviewFilter::All
     } else {
         whose
     };
@@ -184,7 +184,7 @@ impl ListPage for Changes {
         };
         let listed = ListAddress::read(self.path(), query, Self::PLACE)
             .kept(STATE, &usual(STATE, ReviewStateFilter::Open.as_str()))
-            .kept(OWNER, &usual(OWNER, Whose::All.as_str()));
+            .kept(OWNER, &usual(OWNER, ReviewFilter::All.as_str()));
         asked(listed, Self::FIELDS, word)
     }
 
@@ -194,7 +194,7 @@ impl ListPage for Changes {
         let (deployment, text) = (listed.word("deployment"), listed.word("text"));
         match of {
             Of::Reviews(fate) => {
-                let wanted = ReviewsWanted { whose, state: fate, deployment, text, sort, before };
+                let wanted = ReviewsQuery { whose, state: fate, deployment, text, sort, before };
                 let page = reviews(wanted).await?;
                 Ok(Page {
                     lines: page.reviews.into_iter().map(Line::Review).collect(),
@@ -202,10 +202,10 @@ impl ListPage for Changes {
                 })
             }
             Of::Drafts => {
-                let (mine, to) = (whose == Whose::Mine, proposal_order(sort));
+                let (mine, to) = (whose == ReviewFilter::Mine, proposal_order(sort));
                 let before = moved(before, sort, to);
                 let wanted =
-                    ProposalsWanted { mine, drafts: true, deployment, text, sort: to, before };
+                    ProposalsQuery { mine, drafts: true, deployment, text, sort: to, before };
                 let page = proposals(wanted).await?;
                 let next = moved(page.next, to, sort);
                 Ok(Page { lines: page.proposals.into_iter().map(Line::Draft).collect(), next })
@@ -244,7 +244,7 @@ impl ListPage for Changes {
                 word => Some(listed.word(word)),
             }),
             Of::Drafts => api::calls::list(List::Proposals, |word| match word {
-                "mine" => (whose == Whose::Mine).then(|| "true".to_owned()),
+                "mine" => (whose == ReviewFilter::Mine).then(|| "true".to_owned()),
                 "drafts" => Some("true".to_owned()),
                 "sort" => {
                     let order = listed.word(word).parse().unwrap_or_default();
@@ -313,14 +313,19 @@ fn state_links(listed: &ListAddress<ReviewSort>) -> AnyView {
 
 fn whose(listed: &ListAddress<ReviewSort>) -> AnyView {
     let (of, now) = here(listed);
-    let one = |(whose, word): (Whose, &'static str)| {
-        let of = if whose == Whose::ForMe { Of::Reviews(ReviewStateFilter::Open) } else { of };
+    let one = |(whose, word): (ReviewFilter, &'static str)| {
+        let of =
+            if whose == ReviewFilter::ForMe { Of::Reviews(ReviewStateFilter::Open) } else { of };
         link(other(listed, of, whose), word, whose == now)
     };
-    [(Whose::All, "everyone’s"), (Whose::ForMe, "waiting for me"), (Whose::Mine, "mine")]
-        .map(one)
-        .collect_view()
-        .into_any()
+    [
+        (ReviewFilter::All, "everyone’s"),
+        (ReviewFilter::ForMe, "waiting for me"),
+        (ReviewFilter::Mine, "mine"),
+    ]
+    .map(one)
+    .collect_view()
+    .into_any()
 }
 
 /// The message instead of rows.
@@ -334,7 +339,7 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
         .into_any();
     }
     let (of, whose) = here(listed);
-    if whose == Whose::ForMe && !listed.is_filtered() && listed.place().is_none() {
+    if whose == ReviewFilter::ForMe && !listed.is_filtered() && listed.place().is_none() {
         return view! {
             <Empty icon=Icon::Check title="No reviews wait for you">
                 <p>"This list shows the reviews that you can approve, reject or commit now."</p>
@@ -346,8 +351,8 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
     if let Some(hidden) = hidden(listed, one, many) {
         return hidden;
     }
-    if whose != Whose::All {
-        let to = other(listed, of, Whose::All);
+    if whose != ReviewFilter::All {
+        let to = other(listed, of, ReviewFilter::All);
         let word = if of == Of::Reviews(ReviewStateFilter::Any) {
             "Show all".to_owned()
         } else {
@@ -458,7 +463,7 @@ fn scope(review: &ReviewSummary) -> String {
 
 #[component]
 pub fn ReviewPill(state: ReviewState) -> impl IntoView {
-    let (colour, shape, word) = match state {
+    let (color, shape, word) = match state {
         ReviewState::Waiting => ("warn", Icon::Review, "waiting for review"),
         ReviewState::Open => ("active", Icon::Check, "ready to commit"),
         ReviewState::Objected => ("error", Icon::Cross, "has objections"),
@@ -470,17 +475,17 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
         ReviewState::Committed => ("active", Icon::Active, "committed"),
         ReviewState::Discarded => ("blocked", Icon::Delete, "discarded"),
     };
-    view! { <span class="pill" data-state=colour>{icon(shape)} {word}</span> }.into_any()
+    view! { <span class="pill" data-state=color>{icon(shape)} {word}</span> }.into_any()
 }
 
 #[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
-pub async fn reviews(wanted: ReviewsWanted) -> ServerResult<ReviewPage> {
+pub async fn reviews(wanted: ReviewsQuery) -> ServerResult<ReviewPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.reviews(&actor, &wanted).await).await
 }
 
 #[server(name = ReadProposals, prefix = "/call", endpoint = "proposals", input = AsJson, output = AsJson)]
-pub async fn proposals(wanted: ProposalsWanted) -> ServerResult<ProposalPage> {
+pub async fn proposals(wanted: ProposalsQuery) -> ServerResult<ProposalPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.proposals(&actor, &wanted).await).await
 }
@@ -500,7 +505,10 @@ mod tests {
     #[test]
     fn review_list_round_trips_through_address() {
         let plain = read(&[("state", "open"), ("whose", "all")]);
-        assert_eq!(which(&plain).unwrap(), (Of::Reviews(ReviewStateFilter::Open), Whose::All));
+        assert_eq!(
+            which(&plain).unwrap(),
+            (Of::Reviews(ReviewStateFilter::Open), ReviewFilter::All)
+        );
         assert_eq!(plain.address(), "/reviews");
         let query = [
             ("state", "committed"),
@@ -518,7 +526,7 @@ mod tests {
         assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "the state is no filter");
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
         assert_eq!(
-            other(&read(&[]), Of::Drafts, Whose::All),
+            other(&read(&[]), Of::Drafts, ReviewFilter::All),
             addresses::DRAFTS,
             "the address of the drafts list"
         );
@@ -531,10 +539,13 @@ mod tests {
     fn only_open_reviews_await_a_person() {
         let for_me = read(&[("whose", "for_me")]);
         assert_eq!(
-            other(&for_me, Of::Reviews(ReviewStateFilter::Committed), Whose::ForMe),
+            other(&for_me, Of::Reviews(ReviewStateFilter::Committed), ReviewFilter::ForMe),
             "/reviews?state=committed"
         );
-        assert_eq!(other(&for_me, Of::Drafts, Whose::Mine), "/reviews?state=drafts&whose=mine");
+        assert_eq!(
+            other(&for_me, Of::Drafts, ReviewFilter::Mine),
+            "/reviews?state=drafts&whose=mine"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A role: its requirements, attributes and conflicts, how it runs, and where it is bound.
 
-use api::catalog::{ResolvedName, RoleUse, RoleVersion, RoleView, RoleWanted};
+use api::catalog::{ResolvedName, RoleQuery, RoleUse, RoleVersion, RoleView};
 use engine::Hash;
 use engine::catalog::{Attrib, Script};
 use engine::ids::{DeploymentName, RoleName};
@@ -23,7 +23,7 @@ pub fn RolePage() -> impl IntoView {
     let (params, query) = (use_params_map(), use_query_map());
     let filter = Memo::new(move |_| {
         let name = params.read().get("name").unwrap_or_default();
-        (name, RoleWanted { barclamp: query.read().get("barclamp").unwrap_or_default() })
+        (name, RoleQuery { barclamp: query.read().get("barclamp").unwrap_or_default() })
     });
     let role = Resource::new(move || filter.get(), |(name, filter)| role(name, filter));
     load_one(role, (addresses::ROLES, "All roles"), |view| view! { <Whole view/> })
@@ -246,7 +246,7 @@ fn history(all: Vec<RoleVersion>) -> AnyView {
 }
 
 #[server(name = ReadRole, prefix = "/call", endpoint = "role", input = AsJson, output = AsJson)]
-pub async fn role(name: String, wanted: RoleWanted) -> ServerResult<RoleView> {
+pub async fn role(name: String, wanted: RoleQuery) -> ServerResult<RoleView> {
     let (request, actor) = signed_in()?;
     answer(request.control.role(&actor, &name, &wanted).await).await
 }

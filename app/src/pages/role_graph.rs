@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use api::catalog::{MAX_GRAPH_ROLES, RoleGraph, RoleGraphWanted, RoleTie};
+use api::catalog::{MAX_GRAPH_ROLES, RoleGraph, RoleGraphQuery, RoleTie};
 use engine::counting::many;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -27,7 +27,7 @@ const MEASURES: Dimensions =
 /// Maximum number of characters of a name in a box.
 const MAX_NAME_CHARS: usize = 24;
 
-fn address(wanted: &RoleGraphWanted) -> String {
+fn address(wanted: &RoleGraphQuery) -> String {
     let words = [("barclamp", &wanted.barclamp), ("role", &wanted.role)];
     let said = words.into_iter().filter(|(_, value)| !value.is_empty());
     let said: Vec<String> =
@@ -44,10 +44,10 @@ pub fn RoleGraphPage() -> impl IntoView {
     let wanted = Memo::new(move |_| {
         let query = query.read();
         let word = |name: &str| query.get(name).unwrap_or_default();
-        RoleGraphWanted { barclamp: word("barclamp"), role: word("role") }
+        RoleGraphQuery { barclamp: word("barclamp"), role: word("role") }
     });
     let graph = Resource::new(move || wanted.get(), role_graph);
-    let is_part = move || wanted.with(|wanted| *wanted != RoleGraphWanted::default());
+    let is_part = move || wanted.with(|wanted| *wanted != RoleGraphQuery::default());
     view! {
         <Title text="Dependencies of roles"/>
         <div class="head"><h1>"Dependencies of roles"</h1></div>
@@ -68,7 +68,7 @@ pub fn RoleGraphPage() -> impl IntoView {
 }
 
 #[component]
-fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
+fn Drawn(graph: RoleGraph, wanted: RoleGraphQuery) -> impl IntoView {
     if graph.count > MAX_GRAPH_ROLES {
         return view! {
             <div class="card">
@@ -82,7 +82,7 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphWanted) -> impl IntoView {
     }
     if graph.roles.is_empty() {
         let what =
-            if wanted == RoleGraphWanted::default() { "No roles yet" } else { "No matching roles" };
+            if wanted == RoleGraphQuery::default() { "No roles yet" } else { "No matching roles" };
         return view! {
             <div class="card">
                 <Empty icon=Icon::Graph title=what>
@@ -178,8 +178,8 @@ fn short(text: &str) -> String {
     }
 }
 
-/// The picture. `at` is the role in its centre.
-fn svg(graph: &RoleGraph, centre: &str) -> String {
+/// The picture. `at` is the role in its center.
+fn svg(graph: &RoleGraph, center: &str) -> String {
     let ends: Vec<(usize, usize)> = graph.edges.iter().map(|edge| (edge.from, edge.to)).collect();
     let layout = lay_out(graph.roles.len(), &ends, MEASURES);
     let mut out = String::new();
@@ -198,7 +198,7 @@ fn svg(graph: &RoleGraph, centre: &str) -> String {
         );
     }
     for (role, (x, y)) in graph.roles.iter().zip(&layout.places) {
-        let here = if role.name.as_str() == centre { " aria-current=\"true\"" } else { "" };
+        let here = if role.name.as_str() == center { " aria-current=\"true\"" } else { "" };
         let _ = write!(
             out,
             "<a href=\"{href}\"{here}><title>{title}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\
@@ -223,7 +223,7 @@ fn svg(graph: &RoleGraph, centre: &str) -> String {
 
 /// The graph of dependencies between roles.
 #[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
-pub async fn role_graph(wanted: RoleGraphWanted) -> ServerResult<RoleGraph> {
+pub async fn role_graph(wanted: RoleGraphQuery) -> ServerResult<RoleGraph> {
     let (request, actor) = signed_in()?;
     answer(request.control.role_graph(&actor, &wanted).await).await
 }

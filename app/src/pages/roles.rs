@@ -1,7 +1,7 @@
 //! The roles of the catalog, from the newest version of each barclamp.
 
 use api::calls::List;
-use api::catalog::{RolePage, RoleSort, RoleSummary, RolesWanted};
+use api::catalog::{RolePage, RoleSort, RoleSummary, RolesQuery};
 use api::live::Topic;
 use engine::ids::{BarclampName, RoleName};
 use leptos::prelude::*;
@@ -59,7 +59,7 @@ impl ListPage for AllRoles {
     async fn fetch(self, address: ListAddress<RoleSort>) -> ServerResult<RolePage> {
         let (sort, after) = address.stretch()?;
         let (filter, barclamp) = (address.word("filter"), address.word("barclamp"));
-        roles(RolesWanted { filter, barclamp, sort, after }).await
+        roles(RolesQuery { filter, barclamp, sort, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(RoleSort, bool)> {
@@ -133,7 +133,7 @@ pub fn Roles() -> impl IntoView {
 }
 
 #[server(name = ReadRoles, prefix = "/call", endpoint = "roles", input = AsJson, output = AsJson)]
-pub async fn roles(wanted: RolesWanted) -> ServerResult<RolePage> {
+pub async fn roles(wanted: RolesQuery) -> ServerResult<RolePage> {
     let (request, actor) = signed_in()?;
     answer(request.control.roles(&actor, &wanted).await).await
 }

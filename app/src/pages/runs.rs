@@ -3,7 +3,7 @@
 use api::calls::List;
 use api::live::Topic;
 use api::runs::{RunPage, RunSummary};
-use api::runs::{RunSort, RunsWanted};
+use api::runs::{RunSort, RunsQuery};
 use engine::ids::RunId;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -63,7 +63,7 @@ impl ListPage for AllRuns {
     async fn fetch(self, address: ListAddress<RunSort>) -> ServerResult<RunPage> {
         let state = address.one_of("state", &RUN_STATES, |state| run_style(state).2)?;
         let (sort, before) = address.stretch()?;
-        let query = RunsWanted {
+        let query = RunsQuery {
             state: state.map(|state| run_style(state).2.to_owned()).unwrap_or_default(),
             deployment: address.word("deployment"),
             node: address.word("node"),
@@ -71,7 +71,7 @@ impl ListPage for AllRuns {
             worker: address.word("worker"),
             sort,
             before,
-            ..RunsWanted::default()
+            ..RunsQuery::default()
         };
         runs(query).await
     }
@@ -142,7 +142,7 @@ pub fn Runs() -> impl IntoView {
 }
 
 #[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
-pub async fn runs(wanted: RunsWanted) -> ServerResult<RunPage> {
+pub async fn runs(wanted: RunsQuery) -> ServerResult<RunPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.find_runs(&actor, &wanted).await).await
 }

@@ -1,8 +1,8 @@
 //! The search page, by kind: for browsers without JavaScript, and for complete results.
 
 #[cfg(feature = "ssr")]
-use api::search::SearchWanted;
-use api::search::{Found, HitKind, MAX_QUERY_CHARS};
+use api::search::SearchQuery;
+use api::search::{HitKind, MAX_QUERY_CHARS, SearchResults};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
@@ -51,7 +51,7 @@ pub fn Search() -> impl IntoView {
     .into_any()
 }
 
-fn results(text: &str, found: &Found) -> AnyView {
+fn results(text: &str, found: &SearchResults) -> AnyView {
     let pages = pages(text);
     if found.hits.is_empty() && pages.is_empty() {
         return view! {
@@ -99,10 +99,10 @@ fn part(title: &'static str, choices: Vec<Choice>, more: bool) -> AnyView {
 
 /// Searches by name. An empty text finds nothing.
 #[server(name = Search, prefix = "/call", endpoint = "search", input = AsJson, output = AsJson)]
-pub async fn search(text: String) -> ServerResult<Found> {
+pub async fn search(text: String) -> ServerResult<SearchResults> {
     if text.trim().is_empty() {
-        return Ok(Found::default());
+        return Ok(SearchResults::default());
     }
     let (request, actor) = signed_in()?;
-    answer(request.control.search(&actor, &SearchWanted { q: text }).await).await
+    answer(request.control.search(&actor, &SearchQuery { q: text }).await).await
 }

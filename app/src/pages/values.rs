@@ -4,7 +4,7 @@
 
 use api::calls::Call;
 use api::live::Topic;
-use api::values::{MAX_VALUE_CHARS, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted};
+use api::values::{MAX_VALUE_CHARS, SetBy, ValuePage, ValueView, ValuesQuery, ValuesView};
 use engine::counting::many;
 use engine::ids::{NoderoleId, RunId};
 use leptos::prelude::*;
@@ -43,14 +43,14 @@ impl Of {
     }
 
     /// The equivalent API call.
-    fn same(self, wanted: &ValuesWanted) -> Call {
+    fn same(self, wanted: &ValuesQuery) -> Call {
         match self {
             Self::Noderole(id) => api::calls::noderole_data(id, &wanted.find, wanted.own),
             Self::Run(id) => api::calls::run_data(id, &wanted.find),
         }
     }
 
-    async fn ask(self, wanted: ValuesWanted) -> ServerResult<ValuesView> {
+    async fn ask(self, wanted: ValuesQuery) -> ServerResult<ValuesView> {
         match self {
             Self::Noderole(id) => noderole_values(id, wanted).await,
             Self::Run(id) => run_values(id, wanted).await,
@@ -58,7 +58,7 @@ impl Of {
     }
 }
 
-fn address(of: Of, wanted: &ValuesWanted) -> String {
+fn address(of: Of, wanted: &ValuesQuery) -> String {
     let own = wanted.own.then(|| "own=true".to_owned());
     let find =
         (!wanted.find.is_empty()).then(|| format!("find={}", addresses::encoded(&wanted.find)));
@@ -89,10 +89,10 @@ struct Asked {
 }
 
 impl Asked {
-    fn wanted(&self) -> ServerResult<ValuesWanted> {
+    fn wanted(&self) -> ServerResult<ValuesQuery> {
         let own =
             one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
-        Ok(ValuesWanted {
+        Ok(ValuesQuery {
             find: self.find.clone(),
             after: self.after.clone(),
             own: own.unwrap_or_default(),
@@ -174,7 +174,7 @@ fn correction_links(of: Option<Of>, asked: &Asked) -> AnyView {
 }
 
 /// The heading: the owner of the values and the selected view.
-fn head(of: Of, wanted: &ValuesWanted, first: &ValuesView) -> AnyView {
+fn head(of: Of, wanted: &ValuesQuery, first: &ValuesView) -> AnyView {
     let title = format!("Data of {}", first.name);
     let noderole = first.noderole;
     let back = match of {
@@ -205,7 +205,7 @@ fn missing() -> Failure {
 }
 
 #[component]
-fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
+fn Loaded(of: Of, wanted: ValuesQuery, first: ValuesView) -> impl IntoView {
     let deployment = first.deployment;
     let surroundings = first.surroundings.clone();
     let ask = wanted.clone();
@@ -232,10 +232,10 @@ fn Loaded(of: Of, wanted: ValuesWanted, first: ValuesView) -> impl IntoView {
 
 /// Two views that are easily confused: the values that a run gets from others, and the values that
 /// this noderole sets for others.
-fn tabs(id: NoderoleId, wanted: &ValuesWanted) -> impl IntoView + use<> {
+fn tabs(id: NoderoleId, wanted: &ValuesQuery) -> impl IntoView + use<> {
     let link = |own: bool, word: &'static str| {
         let address =
-            address(Of::Noderole(id), &ValuesWanted { own, after: None, ..wanted.clone() });
+            address(Of::Noderole(id), &ValuesQuery { own, after: None, ..wanted.clone() });
         let here = (wanted.own == own).then_some("page");
         view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
     };
@@ -247,7 +247,7 @@ fn tabs(id: NoderoleId, wanted: &ValuesWanted) -> impl IntoView + use<> {
     }
 }
 
-fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
+fn table(of: Of, wanted: &ValuesQuery, page: ValuePage) -> AnyView {
     if page.values.is_empty() {
         let title = if page.all == 0 { "No data" } else { "No matching values" };
         return view! {
@@ -262,11 +262,9 @@ fn table(of: Of, wanted: &ValuesWanted, page: ValuePage) -> AnyView {
         false => format!("{} of {}", page.matching, many(page.all, "value")),
     };
     let next =
-        page.next.map(|next| address(of, &ValuesWanted { after: Some(next), ..wanted.clone() }));
-    let first = wanted
-        .after
-        .is_some()
-        .then(|| address(of, &ValuesWanted { after: None, ..wanted.clone() }));
+        page.next.map(|next| address(of, &ValuesQuery { after: Some(next), ..wanted.clone() }));
+    let first =
+        wanted.after.is_some().then(|| address(of, &ValuesQuery { after: None, ..wanted.clone() }));
     view! {
         <div class="table-scroll">
             <table class="table folds values">
@@ -323,14 +321,14 @@ fn beside(surroundings: serde_json::Value) -> impl IntoView {
 
 /// The input of the noderole's next run, or the values that the noderole itself sets.
 #[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
-pub async fn noderole_values(id: NoderoleId, wanted: ValuesWanted) -> ServerResult<ValuesView> {
+pub async fn noderole_values(id: NoderoleId, wanted: ValuesQuery) -> ServerResult<ValuesView> {
     let (request, actor) = signed_in()?;
     answer(request.control.noderole_values(&actor, id, &wanted).await).await
 }
 
 /// The input of a run.
 #[server(name = ReadRunValues, prefix = "/call", endpoint = "run_values", input = AsJson, output = AsJson)]
-pub async fn run_values(id: RunId, wanted: ValuesWanted) -> ServerResult<ValuesView> {
+pub async fn run_values(id: RunId, wanted: ValuesQuery) -> ServerResult<ValuesView> {
     let (request, actor) = signed_in()?;
     answer(request.control.run_values(&actor, id, &wanted).await).await
 }
@@ -343,7 +341,7 @@ mod tests {
     fn values_query_round_trips_through_address() {
         let of = Of::Run(RunId(7));
         let wanted = |find: &str, after: Option<&str>, own: bool| {
-            address(of, &ValuesWanted { find: find.into(), after: after.map(str::to_owned), own })
+            address(of, &ValuesQuery { find: find.into(), after: after.map(str::to_owned), own })
         };
         assert_eq!(wanted("", None, false), "/runs/7/data");
         assert_eq!(

@@ -5,7 +5,7 @@ mod background_tasks;
 use api::calls::List;
 use api::live::Topic;
 use api::workers::WorkerSort;
-use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
+use api::workers::{Phase, WorkerPage, WorkerView, WorkersQuery};
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
@@ -33,7 +33,7 @@ columns_of!(Part {
     Started "started" "Started",
 });
 
-/// The colour, shape and word of a worker's join phase.
+/// The color, shape and word of a worker's join phase.
 fn phase_style(phase: Phase) -> (&'static str, Icon, &'static str) {
     match phase {
         Phase::None => ("blocked", Icon::Leave, "left"),
@@ -54,8 +54,8 @@ fn alive_style(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)
     }
 }
 
-fn pill((colour, shape, word): (&'static str, Icon, &'static str)) -> impl IntoView {
-    view! { <span class="pill" data-state=colour>{drawn(shape, "icon")} {word}</span> }.into_any()
+fn pill((color, shape, word): (&'static str, Icon, &'static str)) -> impl IntoView {
+    view! { <span class="pill" data-state=color>{drawn(shape, "icon")} {word}</span> }.into_any()
 }
 
 /// The leased runs as links, with the number of further ones, and a link to all runs of the worker.
@@ -114,7 +114,7 @@ impl ListPage for AllWorkers {
             .one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = address.one_of("phase", &Phase::ALL, Phase::as_str)?;
         let (sort, before) = address.stretch()?;
-        workers(WorkersWanted { alive, phase, name: address.word("name"), sort, before }).await
+        workers(WorkersQuery { alive, phase, name: address.word("name"), sort, before }).await
     }
 
     fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
@@ -250,7 +250,7 @@ fn One(first: WorkerView) -> impl IntoView {
 }
 
 #[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
-pub async fn workers(wanted: WorkersWanted) -> ServerResult<WorkerPage> {
+pub async fn workers(wanted: WorkersQuery) -> ServerResult<WorkerPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.workers(&actor, &wanted).await).await
 }

@@ -2,10 +2,10 @@
 //! not found.
 
 use api::people::{
-    AccessChangeView, AccessLimitView, AccountKind, CreatedPerson, CreatedToken, Ended, Grant,
-    MyAccount, OneTimeLink, PasskeyOptions, PasskeyRequest, PasskeyView, PasswordRequest,
-    PeopleWanted, PersonDetails, PersonPage, PersonRequest, PersonView, Signature,
-    SignatureRequest, TokenRequest, TokenView,
+    AccessChangeView, AccessLimitView, AccountKind, CreatedPerson, CreatedToken, EndedSessions,
+    Grant, MyAccount, OneTimeLink, PasskeyOptions, PasskeyRequest, PasskeyView, PasswordRequest,
+    PeopleQuery, PersonDetails, PersonPage, PersonRequest, PersonView, Signature, SignatureRequest,
+    TokenRequest, TokenView,
 };
 use api::second_factor::{FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpMade};
 use api::{At, Problem};
@@ -80,7 +80,7 @@ impl Fake {
     pub async fn tokens(&self, _: &Actor, _: Option<PersonId>) -> Result<Vec<TokenView>, Problem> {
         Ok(Vec::new())
     }
-    pub async fn list(&self, _: &Actor, wanted: &PeopleWanted) -> Result<PersonPage, Problem> {
+    pub async fn list(&self, _: &Actor, wanted: &PeopleQuery) -> Result<PersonPage, Problem> {
         self.read(|world| {
             let fits = |person: &&PersonView| {
                 person.name.contains(&wanted.filter)
@@ -200,7 +200,7 @@ impl Fake {
     pub async fn end_session(&self, _: &Actor, _: Uuid) -> Result<(), Problem> {
         Err(none())
     }
-    pub async fn end_other_sessions(&self, _: &Actor) -> Result<Ended, Problem> {
+    pub async fn end_other_sessions(&self, _: &Actor) -> Result<EndedSessions, Problem> {
         Err(none())
     }
     pub async fn make_token(&self, _: &Actor, _: &TokenRequest) -> Result<CreatedToken, Problem> {

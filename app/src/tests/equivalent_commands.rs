@@ -142,7 +142,7 @@ async fn graph_page_shows_equivalent_command() {
     )
     .await;
     // Display options of a page are not part of the API request.
-    let path = "/graph/web?focus=web%3Aapp&direction=up&steps=2&colour=wave&as=table&at=web%3Aapp";
+    let path = "/graph/web?focus=web%3Aapp&direction=up&steps=2&color=wave&as=table&at=web%3Aapp";
     let lines = [
         "gantry deployment graph web --focus web:app --direction up --steps 2",
         "/api/v1/deployments/web/graph?focus=web%3Aapp&direction=up&steps=2\"",

@@ -7,38 +7,38 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use api::blueprints::BlueprintsWanted;
+use api::blueprints::BlueprintsQuery;
 use api::blueprints::*;
-use api::catalog::BarclampsWanted;
+use api::catalog::BarclampsQuery;
 use api::catalog::*;
 use api::catalog::{
-    Findings, ImportPage, ImportReport, ImportedVersion, ImportsWanted, MAX_GRAPH_ROLES,
-    ResolvedName, RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSummary, RoleTie, RoleUse,
-    RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
+    Findings, ImportPage, ImportReport, ImportedVersion, ImportsQuery, MAX_GRAPH_ROLES,
+    ResolvedName, RoleEdge, RoleGraph, RoleGraphQuery, RolePage, RoleQuery, RoleSummary, RoleTie,
+    RoleUse, RoleVersion, RoleVertex, RoleView, RolesQuery,
 };
-use api::deployments::DeploymentsWanted;
+use api::deployments::DeploymentsQuery;
 use api::deployments::*;
 use api::listing::Cursor;
-use api::nodes::NodesWanted;
+use api::nodes::NodesQuery;
 use api::nodes::*;
 use api::nodes::{
-    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthCheckView, HealthChecksWanted, NodeChange,
-    NodeConnection, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesWanted, NodeStatus,
+    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthCheckView, HealthChecksQuery, NodeChange,
+    NodeConnection, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesQuery, NodeStatus,
     NodeToken, NodeView, ReportView, SshView, TriedAddress,
 };
 use api::overview::PolicyView;
-use api::pending::{PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver};
+use api::pending::{PendingGroup, PendingPage, PendingQuery, PendingStep, Resolver};
 use api::people::{Signature, SignatureRequest};
 use api::proposals::*;
 use api::reviews::*;
 use api::reviews::{
-    ProposalPage, ProposalsWanted, ReviewCount, ReviewPage, ReviewStateFilter, ReviewsWanted,
+    ProposalPage, ProposalsQuery, ReviewCount, ReviewPage, ReviewStateFilter, ReviewsQuery,
 };
-use api::runs::RunsWanted;
+use api::runs::RunsQuery;
 use api::runs::*;
 use api::values::Provenance;
 use api::values::{
-    ResultLine, ResultLines, ResultsWanted, SetBy, ValuePage, ValueView, ValuesView, ValuesWanted,
+    ResultLine, ResultLines, ResultsQuery, SetBy, ValuePage, ValueView, ValuesQuery, ValuesView,
 };
 use api::views::board::*;
 use api::views::frame::*;
@@ -47,7 +47,7 @@ use api::views::node_proposal::*;
 use api::{At, Problem};
 use control::people::Permission;
 use control::{Imported, Lost, ToCommit};
-use engine::anneal::Wait;
+use engine::anneal::PendingReason;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
     DeploymentDifference, Difference, Mark, NodeDifference, NoderoleDifference, RoleDifference,
@@ -885,7 +885,7 @@ fn review() -> ReviewView {
 
 /// A failed step, its dependents, and a full concurrency group.
 fn waits() -> Vec<PendingGroup> {
-    let group = |reason: Wait, count, more, steps| PendingGroup {
+    let group = |reason: PendingReason, count, more, steps| PendingGroup {
         reason,
         heading: reason.heading().into(),
         resolution: reason.frees().into(),
@@ -913,7 +913,7 @@ fn waits() -> Vec<PendingGroup> {
     };
     vec![
         group(
-            Wait::Failed,
+            PendingReason::Failed,
             1,
             false,
             vec![step(
@@ -925,7 +925,7 @@ fn waits() -> Vec<PendingGroup> {
             )],
         ),
         group(
-            Wait::BehindFailure,
+            PendingReason::BehindFailure,
             10_000,
             true,
             vec![step(
@@ -937,7 +937,7 @@ fn waits() -> Vec<PendingGroup> {
             )],
         ),
         group(
-            Wait::OnHold,
+            PendingReason::OnHold,
             1,
             false,
             vec![step(
@@ -974,7 +974,7 @@ impl Default for World {
             RunState::Failed,
             RunState::Succeeded,
             RunState::Lost,
-            RunState::Cancelled,
+            RunState::Canceled,
         ];
         let runs: Vec<_> =
             states.into_iter().zip(0..).map(|(state, n)| run(1006 - n, "app", 2, state)).collect();
@@ -1436,7 +1436,7 @@ impl Fake {
     pub async fn find_deployments(
         &self,
         _: &Actor,
-        wanted: &DeploymentsWanted,
+        wanted: &DeploymentsQuery,
     ) -> Result<DeploymentPage, Problem> {
         self.told(format!("deployments {}", serde_json::to_string(&wanted).expect("words")));
         self.read(|world| {
@@ -1493,7 +1493,7 @@ impl Fake {
         &self,
         _: &Actor,
         id: NoderoleId,
-        wanted: &ValuesWanted,
+        wanted: &ValuesQuery,
     ) -> Result<ValuesView, Problem> {
         self.told(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|_| values(id, None))
@@ -1502,11 +1502,11 @@ impl Fake {
         &self,
         _: &Actor,
         id: RunId,
-        _: &ValuesWanted,
+        _: &ValuesQuery,
     ) -> Result<ValuesView, Problem> {
         self.read(|_| values(noderole(4, "gateway"), Some(id)))
     }
-    pub async fn find_nodes(&self, _: &Actor, wanted: &NodesWanted) -> Result<NodePage, Problem> {
+    pub async fn find_nodes(&self, _: &Actor, wanted: &NodesQuery) -> Result<NodePage, Problem> {
         let fits = |node: &&NodeSummary| node.fqdn.contains(&wanted.filter);
         self.read(|world| {
             let mut nodes: Vec<NodeSummary> = world.nodes.iter().filter(fits).cloned().collect();
@@ -1519,7 +1519,7 @@ impl Fake {
             NodePage { nodes, next }
         })
     }
-    pub async fn find_runs(&self, _: &Actor, wanted: &RunsWanted) -> Result<RunPage, Problem> {
+    pub async fn find_runs(&self, _: &Actor, wanted: &RunsQuery) -> Result<RunPage, Problem> {
         let word = |run: &RunSummary| {
             serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned()
         };
@@ -1529,7 +1529,7 @@ impl Fake {
             next: (!world.runs.is_empty()).then(|| Cursor::from("1000".to_owned())),
         })
     }
-    pub async fn pending(&self, _: &Actor, wanted: &PendingWanted) -> Result<PendingPage, Problem> {
+    pub async fn pending(&self, _: &Actor, wanted: &PendingQuery) -> Result<PendingPage, Problem> {
         let fits = |group: &&PendingGroup| {
             wanted.reason.is_empty() || wanted.reason == group.reason.as_str()
         };
@@ -1580,7 +1580,7 @@ impl Fake {
             }
         })
     }
-    pub async fn reviews(&self, _: &Actor, wanted: &ReviewsWanted) -> Result<ReviewPage, Problem> {
+    pub async fn reviews(&self, _: &Actor, wanted: &ReviewsQuery) -> Result<ReviewPage, Problem> {
         let settled = [ReviewState::Committed, ReviewState::Discarded, ReviewState::Replaced];
         let fits = |review: &&ReviewSummary| match wanted.state {
             ReviewStateFilter::Open => !settled.contains(&review.state),
@@ -1604,7 +1604,7 @@ impl Fake {
     pub async fn proposals(
         &self,
         _: &Actor,
-        wanted: &ProposalsWanted,
+        wanted: &ProposalsQuery,
     ) -> Result<ProposalPage, Problem> {
         self.told(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
@@ -1648,7 +1648,7 @@ impl Fake {
     pub async fn targets(
         &self,
         _: &Actor,
-        wanted: &BlueprintsWanted,
+        wanted: &BlueprintsQuery,
     ) -> Result<BlueprintPage, Problem> {
         self.told(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
         known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
@@ -1842,7 +1842,7 @@ impl Fake {
     pub async fn find_barclamps(
         &self,
         _: &Actor,
-        wanted: &BarclampsWanted,
+        wanted: &BarclampsQuery,
     ) -> Result<CatalogPage, Problem> {
         let after = wanted.after.as_ref().map(|place| place.to_string());
         self.read(|world| -> Result<CatalogPage, Problem> {
@@ -1862,7 +1862,7 @@ impl Fake {
             Ok(CatalogPage { versions, next })
         })?
     }
-    pub async fn roles(&self, _: &Actor, wanted: &RolesWanted) -> Result<RolePage, Problem> {
+    pub async fn roles(&self, _: &Actor, wanted: &RolesQuery) -> Result<RolePage, Problem> {
         self.read(|world| {
             let fits = |role: &&RoleSummary| role.name.as_str().contains(&wanted.filter);
             let mut roles: Vec<RoleSummary> = world.roles.iter().filter(fits).cloned().collect();
@@ -1876,13 +1876,13 @@ impl Fake {
             }
         })
     }
-    pub async fn role(&self, _: &Actor, name: &str, _: &RoleWanted) -> Result<RoleView, Problem> {
+    pub async fn role(&self, _: &Actor, name: &str, _: &RoleQuery) -> Result<RoleView, Problem> {
         match name {
             "app" => self.read(|_| role_view()),
             _ => Err(Problem::not_found(format!("There is no role {name}."))),
         }
     }
-    pub async fn role_graph(&self, _: &Actor, _: &RoleGraphWanted) -> Result<RoleGraph, Problem> {
+    pub async fn role_graph(&self, _: &Actor, _: &RoleGraphQuery) -> Result<RoleGraph, Problem> {
         self.read(|world| {
             let vertex = |role: &RoleSummary| RoleVertex {
                 name: role.name.clone(),
@@ -1901,7 +1901,7 @@ impl Fake {
             }
         })
     }
-    pub async fn imports(&self, _: &Actor, _: &ImportsWanted) -> Result<ImportPage, Problem> {
+    pub async fn imports(&self, _: &Actor, _: &ImportsQuery) -> Result<ImportPage, Problem> {
         self.read(|world| ImportPage { imports: world.imports.clone(), next: None })
     }
     pub async fn import_barclamps(
@@ -2004,7 +2004,7 @@ impl Fake {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &HealthChecksWanted,
+        wanted: &HealthChecksQuery,
     ) -> Result<HealthCheckPage, Problem> {
         let found = self.node(actor, name).await?;
         let before = number_in(wanted.before.as_ref());
@@ -2022,7 +2022,7 @@ impl Fake {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &ResultsWanted,
+        wanted: &ResultsQuery,
     ) -> Result<ResultLines, Problem> {
         self.node(actor, name).await?;
         self.read(|world| {
@@ -2044,7 +2044,7 @@ impl Fake {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &NodeNoderolesWanted,
+        wanted: &NodeNoderolesQuery,
     ) -> Result<NodeNoderolePage, Problem> {
         let found = self.node(actor, name).await?;
         let fits = |carried: &NodeNoderole| {

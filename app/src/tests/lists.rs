@@ -323,7 +323,7 @@ async fn invalid_query_is_reported_and_form_stays() {
             assert!(!page.body.contains("`next`"), "{}: words for programs", list.path);
         };
         let sorted =
-            get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=colour", list.path)).await;
+            get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=color", list.path)).await;
         refused(&sorted, "an order");
         sorted.says(&["Invalid value for sort: ", "Clear filter"]);
         if let Some(odd) = list.odd {
@@ -341,7 +341,7 @@ async fn invalid_query_is_reported_and_form_stays() {
         );
         of_no_list.says(&["fits", "Unknown parameter ", &without]);
         let columns =
-            get(&Fake::new(|_| {}), &format!("{}?{name}={value}&columns=colour", list.path)).await;
+            get(&Fake::new(|_| {}), &format!("{}?{name}={value}&columns=color", list.path)).await;
         refused(&columns, "a column");
         if let Some((place, _)) = list.place {
             let address = format!("{}?{name}={value}&{place}=a~-b~-c~-d~-e", list.path);
@@ -452,7 +452,7 @@ async fn target_history_rejects_invalid_order_and_cursor() {
     ]);
     for (odd, said) in [
         ("before=x", "Invalid cursor in before"),
-        ("sort=colour", "Valid orders: number, -number."),
+        ("sort=color", "Valid orders: number, -number."),
         ("sort=number&before=2", "Invalid cursor in before"),
     ] {
         let page = get(&fake, &format!("/blueprints?deployment=web&{odd}")).await;
@@ -506,7 +506,7 @@ async fn unknown_value_is_reported_and_filter_stays() {
             "Invalid value for state: &quot;purple&quot; does not exist. Use one of: alive, dead, unavailable, record.",
         ),
         (
-            "/nodes?sort=colour&filter=n1",
+            "/nodes?sort=color&filter=n1",
             "Valid orders: name, -name, state, -state, deployment, -deployment.",
         ),
         (

@@ -773,15 +773,15 @@ async fn highlighted_path_is_shown_everywhere() {
 }
 
 #[tokio::test]
-async fn colours_are_named_in_words() {
-    let page = get(&Fake::new(|_| {}), "/graph/web?colour=wave").await;
+async fn colors_are_named_in_words() {
+    let page = get(&Fake::new(|_| {}), "/graph/web?color=wave").await;
     page.says(&[
         "aria-label=\"Legend\"",
         "waves 1–2 · ",
         "wave 3 · active",
         "data-state=\"tone-3\"",
     ]);
-    let page = get(&Fake::new(|_| {}), "/graph/web?colour=owner").await;
+    let page = get(&Fake::new(|_| {}), "/graph/web?color=owner").await;
     page.says(&["in web · active", "data-state=\"tone-1\""]);
 }
 
@@ -980,7 +980,7 @@ async fn review_shows_effect_of_changed_base() {
     page.says_not(&["Differences from", "on blueprint <!>131"]);
 
     let other = Fake::new(|world| {
-        let shift = engine::blueprint::Shift {
+        let shift = engine::blueprint::EffectDifference {
             after: world.review.difference.clone(),
             ..Default::default()
         };
@@ -1031,7 +1031,7 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
             earlier_by: "ada".into(),
             later: 2,
             later_by: "bo".into(),
-            over: engine::plan::clash::Over::Policy,
+            over: engine::plan::clash::ClashSubject::Policy,
             about: "the policy".into(),
         };
         proposal.clashes = vec![clash.clone()];

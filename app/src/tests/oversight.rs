@@ -1,6 +1,6 @@
 //! The overview, workers, audit and search pages.
 
-use api::audit::{AuditEntry, AuditPage, AuditWanted, ChainView, ChainWanted};
+use api::audit::{AuditEntry, AuditPage, AuditQuery, ChainQuery, ChainView};
 use api::background_tasks::{BackgroundTaskView, BackgroundTasks, ProcessKind, ProcessView};
 use api::listing::{Cursor, Order};
 use api::overview::{
@@ -8,9 +8,9 @@ use api::overview::{
 };
 use api::reviews::ReviewCount;
 use api::runs::{RunState, StateCounts};
-use api::search::{Found, Hit, HitKind, SearchWanted};
+use api::search::{Hit, HitKind, SearchQuery, SearchResults};
 use api::workers::WorkerSort;
-use api::workers::{Phase, WorkerPage, WorkerView, WorkersWanted};
+use api::workers::{Phase, WorkerPage, WorkerView, WorkersQuery};
 use api::{At, Problem};
 use engine::Hash;
 use engine::audit::Chain;
@@ -29,7 +29,7 @@ pub struct Overseen {
     pub tasks: BackgroundTasks,
     pub entries: Vec<AuditEntry>,
     pub chain: ChainView,
-    pub found: Found,
+    pub found: SearchResults,
     /// The error of the audit, if set.
     pub refused: Option<Problem>,
 }
@@ -136,13 +136,13 @@ impl Default for Overseen {
                 hash,
                 unsealed: 2,
             },
-            found: Found {
+            found: SearchResults {
                 hits: vec![
                     Hit::Deployment { id: super::fake::deployment_id(1), name: deployment("web") },
                     Hit::Node { id: node(1), fqdn: fqdn(1), deployment: deployment("web") },
                     Hit::Role {
                         role: role("app"),
-                        barclamp: BarclampName::parse("house").expect("a name"),
+                        barclamp: BarclampName::parse("installation").expect("a name"),
                     },
                     Hit::Run {
                         id: RunId(1006),
@@ -183,7 +183,7 @@ impl Fake {
         })
     }
 
-    pub async fn workers(&self, _: &Actor, wanted: &WorkersWanted) -> Result<WorkerPage, Problem> {
+    pub async fn workers(&self, _: &Actor, wanted: &WorkersQuery) -> Result<WorkerPage, Problem> {
         self.told(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| WorkerPage {
             workers: world.overseen.workers.clone(),
@@ -201,7 +201,7 @@ impl Fake {
         self.read(|world| world.overseen.tasks.clone())
     }
 
-    pub async fn audit(&self, _: &Actor, wanted: &AuditWanted) -> Result<AuditPage, Problem> {
+    pub async fn audit(&self, _: &Actor, wanted: &AuditQuery) -> Result<AuditPage, Problem> {
         self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
             let entries = world.overseen.entries.clone();
@@ -212,12 +212,12 @@ impl Fake {
         })?
     }
 
-    pub async fn audit_chain(&self, _: &Actor, wanted: ChainWanted) -> Result<ChainView, Problem> {
+    pub async fn audit_chain(&self, _: &Actor, wanted: ChainQuery) -> Result<ChainView, Problem> {
         self.told(format!("chain {}", wanted.after));
         self.read(|world| world.overseen.unless_refused(world.overseen.chain.clone()))?
     }
 
-    pub async fn search(&self, _: &Actor, wanted: &SearchWanted) -> Result<Found, Problem> {
+    pub async fn search(&self, _: &Actor, wanted: &SearchQuery) -> Result<SearchResults, Problem> {
         self.told(format!("search {}", wanted.q));
         self.read(|world| world.overseen.found.clone())
     }
@@ -366,7 +366,7 @@ async fn worker_list_matches_its_address() {
         "value=\"name\" selected",
         "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=name~-w-9",
     ]);
-    let asked = WorkersWanted {
+    let asked = WorkersQuery {
         alive: Some(true),
         phase: Some(Phase::Confirmed),
         name: "w".into(),
@@ -479,7 +479,7 @@ async fn search_groups_hits_by_kind() {
         "value=\"work\"",
         "href=\"/deployments/web\"",
         &format!("href=\"/nodes/{}\"", fqdn(1)),
-        "href=\"/catalog/roles/app?barclamp=house\"",
+        "href=\"/catalog/roles/app?barclamp=installation\"",
         "href=\"/runs/1006\"",
         "href=\"/reviews/128\"",
         "More &lt;web&gt;",
@@ -493,7 +493,7 @@ async fn search_groups_hits_by_kind() {
     let asked_nothing = Fake::new(|_| {});
     get(&asked_nothing, "/search").await.says(&["aria-label=\"Pages\"", "Blueprints"]);
     assert!(!told(&asked_nothing).iter().any(|said| said.starts_with("search")));
-    let none = Fake::new(|world| world.overseen.found = Found::default());
+    let none = Fake::new(|world| world.overseen.found = SearchResults::default());
     get(&none, "/search?q=zzz").await.says(&["No results"]);
     let same = get(&Fake::new(|_| {}), "/search?q=it's").await;
     same.says(&["gantry search 'it'", "/api/v1/search?q=it%27s"]);

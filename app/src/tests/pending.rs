@@ -1,7 +1,7 @@
 //! The page of pending steps.
 
 use api::pending::PendingGroup;
-use engine::anneal::Wait;
+use engine::anneal::PendingReason;
 
 use super::fake::{Fake, fqdn, noderole};
 use super::serve::get;
@@ -63,7 +63,7 @@ async fn reversed_order_is_kept_across_pages() {
     ]);
     let other = get(&fake, "/pending?reason=on_hold&after=-since~-1~-x").await;
     assert_eq!(other.status, 400, "a place of the other order");
-    let odd = get(&fake, "/pending?sort=colour").await;
+    let odd = get(&fake, "/pending?sort=color").await;
     assert_eq!(odd.status, 400);
     odd.says(&["Valid orders: since, -since"]);
 }
@@ -84,8 +84,9 @@ async fn invalid_cursor_is_reported_next_to_form() {
 async fn empty_pending_page_has_message() {
     let page = get(&Fake::new(|world| world.waits.clear()), "/pending").await;
     page.says(&["No pending steps", "Steps that cannot start yet"]);
-    let fake =
-        Fake::new(|world| world.waits.retain(|group: &PendingGroup| group.reason == Wait::OnHold));
+    let fake = Fake::new(|world| {
+        world.waits.retain(|group: &PendingGroup| group.reason == PendingReason::OnHold)
+    });
     get(&fake, "/pending?reason=failed")
         .await
         .says(&["No pending steps match", "Show all pending steps"]);

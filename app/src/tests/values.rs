@@ -1,6 +1,6 @@
 //! Values and their sources, without JavaScript.
 
-use api::values::ValuesWanted;
+use api::values::ValuesQuery;
 
 use super::fake::Fake;
 use super::serve::get;
@@ -27,7 +27,7 @@ async fn values_link_to_their_sources() {
     ]);
     let own = get(&fake, &format!("{NODEROLE}?own=true&find=x&after=%2Fa")).await;
     own.says(&["type=\"hidden\" name=\"own\" value=\"true\"", ">First"]);
-    let asked = ValuesWanted { find: "x".into(), after: Some("/a".into()), own: true };
+    let asked = ValuesQuery { find: "x".into(), after: Some("/a".into()), own: true };
     let asked = format!("values {}", serde_json::to_string(&asked).expect("JSON"));
     assert!(fake.0.lock().expect("no test died here").told.contains(&asked));
     let nothing = get(&fake, "/noderoles/none/data").await;

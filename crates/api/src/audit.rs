@@ -41,7 +41,7 @@ impl AuditSource {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct AuditWanted {
+pub struct AuditQuery {
     /// Name of the person who made the change. `gantry` selects Gantry's own changes.
     pub who: String,
     /// Action, for example `review.commit`.
@@ -101,7 +101,7 @@ pub struct AuditPage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct ChainWanted {
+pub struct ChainQuery {
     /// Position of the last link that is already verified. 0 starts at the beginning.
     pub after: u64,
 }

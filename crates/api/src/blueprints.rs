@@ -22,7 +22,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct BlueprintsWanted {
+pub struct BlueprintsQuery {
     /// Name of a deployment that the blueprint changed.
     pub deployment: String,
     /// Sort order. Default: newest first.

@@ -38,7 +38,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct RolesWanted {
+pub struct RolesQuery {
     /// Part of the name or the description, case-insensitive.
     pub filter: String,
     /// Barclamp name.
@@ -90,7 +90,7 @@ pub struct RolePage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct RoleWanted {
+pub struct RoleQuery {
     /// Barclamp name. Empty selects the first barclamp that has the role.
     pub barclamp: String,
 }
@@ -157,7 +157,7 @@ pub struct RoleView {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct RoleGraphWanted {
+pub struct RoleGraphQuery {
     /// Draw the roles of this barclamp and their direct neighbors. Empty: all roles.
     pub barclamp: String,
     /// Draw this role with its dependencies and its dependents. Empty: all roles.
@@ -217,7 +217,7 @@ pub struct RoleGraph {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct ImportsWanted {
+pub struct ImportsQuery {
     /// Name of a barclamp in the import. Empty matches all imports.
     pub barclamp: String,
     /// Sort order. Default: newest first.
@@ -339,7 +339,7 @@ pub struct BarclampVersion {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct BarclampsWanted {
+pub struct BarclampsQuery {
     /// Part of the name.
     pub filter: String,
     /// Sort order. Default: by name.

@@ -97,7 +97,7 @@ impl DeploymentState {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct DeploymentsWanted {
+pub struct DeploymentsQuery {
     /// Part of the name.
     pub filter: String,
     /// State of the deployment.

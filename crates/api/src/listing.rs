@@ -341,10 +341,10 @@ mod tests {
             );
         }
         assert_eq!("".parse::<Order<RunSort>>().unwrap(), RunSort::USUAL);
-        let error = "colour".parse::<Order<RunSort>>().unwrap_err().to_string();
+        let error = "color".parse::<Order<RunSort>>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown sort order \"colour\". Valid orders: queued, -queued, state, -state, took, \
+            "unknown sort order \"color\". Valid orders: queued, -queued, state, -state, took, \
              -took"
         );
         assert!("--name".parse::<Order<NodeSort>>().is_err());

@@ -169,7 +169,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct HealthChecksWanted {
+pub struct HealthChecksQuery {
     /// Only successful (`true`) or only failed (`false`) health checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reached: Option<bool>,
@@ -205,7 +205,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct NodeNoderolesWanted {
+pub struct NodeNoderolesQuery {
     /// State of the noderole's step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<StepState>,
@@ -436,7 +436,7 @@ impl NodeState {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct NodesWanted {
+pub struct NodesQuery {
     /// Part of the name.
     pub filter: String,
     /// State of the node.

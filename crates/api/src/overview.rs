@@ -197,7 +197,7 @@ pub struct DeploymentProgress {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct BlueprintWanted {
+pub struct BlueprintQuery {
     /// Maximum time to wait until the blueprint is converged or stuck, in seconds, up to 30.
     #[cfg_attr(feature = "schema", schemars(range(max = 30)))]
     pub wait: u8,

@@ -4,7 +4,7 @@
 //! that reason and the counts of the others. The query of the URL contains all filters, so a link
 //! always leads to the same list.
 
-use engine::anneal::Wait;
+use engine::anneal::PendingReason;
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId};
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct PendingWanted {
+pub struct PendingQuery {
     /// Name of the deployment. Empty matches all.
     pub deployment: String,
     /// Name or id of the node. Empty matches all.
@@ -59,7 +59,7 @@ pub struct PendingPage {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PendingGroup {
     /// Pending reason.
-    pub reason: Wait,
+    pub reason: PendingReason,
     /// The reason as text.
     pub heading: String,
     /// The action or event that ends the wait.

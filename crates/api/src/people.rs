@@ -230,7 +230,7 @@ pub struct Signature {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct PeopleWanted {
+pub struct PeopleQuery {
     /// Part of the name. Empty matches all.
     #[serde(default)]
     pub filter: String,
@@ -341,7 +341,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct SessionsWanted {
+pub struct SessionsQuery {
     /// Sort order. Default: newest first.
     pub sort: Order<SessionSort>,
     /// Cursor: the `next` value of the previous page.
@@ -403,7 +403,7 @@ pub struct PasswordRequest {
 /// Result of ending sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Ended {
+pub struct EndedSessions {
     /// Number of sessions that ended.
     pub sessions: u64,
 }
@@ -498,7 +498,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct TokensWanted {
+pub struct TokensQuery {
     /// Id of the owner. Absent: your own tokens. Only admins can list the tokens of others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub person: Option<PersonId>,

@@ -1,10 +1,10 @@
 //! Proposals and their edits.
 
 use crate::blueprints::Part;
-use engine::blueprint::Shift;
+use engine::blueprint::EffectDifference;
 use engine::ids::{BlueprintNumber, DeploymentName, NodeId, ProposalId, ReviewId};
 use engine::plan::Refusal;
-use engine::plan::clash::Over;
+use engine::plan::clash::ClashSubject;
 use serde::{Deserialize, Serialize};
 
 use crate::listing::{KeyKind, Order, Sort, sort};
@@ -70,7 +70,7 @@ pub struct ClashView {
     /// Author of the later edit.
     pub later_by: String,
     /// Subject of both edits.
-    pub over: Over,
+    pub over: ClashSubject,
     /// The subject as text, for example `/port of app`.
     pub about: String,
 }
@@ -186,7 +186,7 @@ pub struct Replanned {
     /// Whether both reviews have the same effect, each compared with its own base.
     pub same_effect: bool,
     /// Differences between the effects of the two reviews.
-    pub shift: Shift,
+    pub shift: EffectDifference,
     /// Number of documents left out of `shift`.
     #[serde(default)]
     pub more: usize,

@@ -27,7 +27,7 @@ pub const MAX_TEXT_CHARS: usize = 200;
 )]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Whose {
+pub enum ReviewFilter {
     /// All reviews.
     #[default]
     All,
@@ -37,7 +37,7 @@ pub enum Whose {
     Mine,
 }
 
-impl Whose {
+impl ReviewFilter {
     pub const EVERY: [Self; 3] = [Self::All, Self::ForMe, Self::Mine];
 
     pub fn as_str(self) -> &'static str {
@@ -84,9 +84,9 @@ impl ReviewStateFilter {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct ReviewsWanted {
+pub struct ReviewsQuery {
     /// The reader's part in the review. Default: all reviews.
-    pub whose: Whose,
+    pub whose: ReviewFilter,
     /// Outcome of the review. Default: open reviews.
     pub state: ReviewStateFilter,
     /// Name of the deployment. Empty matches all.
@@ -115,7 +115,7 @@ pub struct ReviewPage {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct ProposalsWanted {
+pub struct ProposalsQuery {
     /// Only proposals that you opened or edited.
     pub mine: bool,
     /// Only proposals with edits that are not submitted.
@@ -549,7 +549,7 @@ mod tests {
 
     #[test]
     fn filter_names_match_wire_format() {
-        for whose in Whose::EVERY {
+        for whose in ReviewFilter::EVERY {
             assert_eq!(serde_json::to_value(whose).unwrap(), whose.as_str());
         }
         for fate in ReviewStateFilter::EVERY {
@@ -570,7 +570,7 @@ mod page_tests {
     use crate::blueprints::*;
     use crate::catalog::*;
     use engine::Hash;
-    use engine::blueprint::Shift;
+    use engine::blueprint::EffectDifference;
     use engine::blueprint::difference::{DeploymentDifference, NodeDifference};
     use engine::blueprint::difference::{Mark, Sides};
     use engine::data::Change;
@@ -840,12 +840,12 @@ mod page_tests {
             moved: Vec::new(),
             dropped: Vec::new(),
             same_effect: false,
-            shift: Shift { before: whole.clone(), after: whole.clone() },
+            shift: EffectDifference { before: whole.clone(), after: whole.clone() },
             more: 0,
             refused: Vec::new(),
         };
         replanned.cut(6);
-        let Shift { before, after } = &replanned.shift;
+        let EffectDifference { before, after } = &replanned.shift;
         assert_eq!(
             (before.documents().count(), after.documents().count(), replanned.more),
             (6, 6, 4)

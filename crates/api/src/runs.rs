@@ -123,8 +123,8 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct RunsWanted {
-    /// `queued`, `running`, `succeeded`, `failed`, `lost`, `cancelled` or `unstarted`.
+pub struct RunsQuery {
+    /// `queued`, `running`, `succeeded`, `failed`, `lost`, `canceled` or `unstarted`.
     pub state: String,
     /// Name of the deployment that the noderole is bound in.
     pub deployment: String,
@@ -163,7 +163,7 @@ pub enum RunState {
     /// The worker's lease expired.
     Lost,
     /// A person canceled the run.
-    Cancelled,
+    Canceled,
     /// The worker returned the run before it started.
     Unstarted,
 }

@@ -16,7 +16,7 @@ pub const MAX_QUERY_CHARS: usize = 200;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct SearchWanted {
+pub struct SearchQuery {
     /// Part of a name or a title, or the number of a run or a review. At most 200 characters.
     pub q: String,
 }
@@ -121,7 +121,7 @@ impl Hit {
 /// Results of a search.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Found {
+pub struct SearchResults {
     /// The results by kind, at most 8 of each. Exact matches come first, then prefixes, then other
     /// matches.
     pub hits: Vec<Hit>,

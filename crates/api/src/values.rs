@@ -16,7 +16,7 @@ pub const MAX_VALUE_CHARS: usize = 500;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct ValuesWanted {
+pub struct ValuesQuery {
     /// Part of a path, a value or a source, case-insensitive. Empty matches all.
     pub find: String,
     /// Path of the last value of the previous page.
@@ -109,7 +109,7 @@ pub struct ResultLine {
     pub role: String,
     /// The action of the step.
     pub action: String,
-    /// `succeeded`, `failed`, `cancelled` or `late`.
+    /// `succeeded`, `failed`, `canceled` or `late`.
     pub outcome: String,
     /// The blueprint that the run executed.
     pub blueprint: BlueprintNumber,
@@ -132,19 +132,19 @@ pub enum ResultOutcome {
     /// The run failed.
     Failed,
     /// A person canceled the run.
-    Cancelled,
+    Canceled,
     /// The result arrived after Gantry had given up the run.
     Late,
 }
 
 impl ResultOutcome {
-    pub const EVERY: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Cancelled, Self::Late];
+    pub const EVERY: [Self; 4] = [Self::Succeeded, Self::Failed, Self::Canceled, Self::Late];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
+            Self::Canceled => "canceled",
             Self::Late => "late",
         }
     }
@@ -161,7 +161,7 @@ sort! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct ResultsWanted {
+pub struct ResultsQuery {
     /// Outcome of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<ResultOutcome>,

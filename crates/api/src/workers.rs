@@ -60,7 +60,7 @@ impl Phase {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
-pub struct WorkersWanted {
+pub struct WorkersQuery {
     /// Only workers that are alive (`true`) or only those that are not (`false`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alive: Option<bool>,

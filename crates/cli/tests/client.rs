@@ -21,7 +21,7 @@ use testdb::TestDatabase;
 use tokio::net::TcpListener;
 
 const BARCLAMP: &str = "
-barclamp: {name: house, version: '1', description: For tests}
+barclamp: {name: installation, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -32,7 +32,7 @@ const SCRIPT: &str =
     "#!/bin/sh\necho hello from here\nprintf 'col\\033[31moured\\033]0;title\\007\\302\\233m\\n'\n";
 
 /// A server with `web` and `edge`, three nodes, and two operators who may also review: ada and bo.
-struct House {
+struct Installation {
     database: TestDatabase,
     people: People,
     ada: PersonId,
@@ -41,12 +41,15 @@ struct House {
     home: TempDir,
 }
 
-impl House {
+impl Installation {
     async fn new() -> Self {
         let database = TestDatabase::new().await;
         let home = tempfile::tempdir().unwrap();
         let control = Control::new(Store::over(database.app().clone()));
-        let files = [("house/house.yml", BARCLAMP), ("house/scripts/hello/10-say", SCRIPT)];
+        let files = [
+            ("installation/installation.yml", BARCLAMP),
+            ("installation/scripts/hello/10-say", SCRIPT),
+        ];
         let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
         control.import_barclamps(None, &files).await.unwrap();
         let deployment = |name: &str| DemoDeployment {
@@ -80,10 +83,10 @@ impl House {
             control,
             std::future::pending(),
         ));
-        let house = Self { database, people, ada, bo, server, home };
-        house.comes_in("bo", house.bo).await;
-        house.comes_in("ada", house.ada).await;
-        house
+        let installation = Self { database, people, ada, bo, server, home };
+        installation.comes_in("bo", installation.bo).await;
+        installation.comes_in("ada", installation.ada).await;
+        installation
     }
 
     /// Adds a context with this name, with a one-time link on standard input.
@@ -259,9 +262,9 @@ fn only(mode: &Path) -> u32 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn contexts_are_private_and_hide_secrets() {
-    let house = House::new().await;
-    assert_eq!(only(&house.contexts()), 0o600);
-    let kept = std::fs::read_to_string(house.contexts()).unwrap();
+    let installation = Installation::new().await;
+    assert_eq!(only(&installation.contexts()), 0o600);
+    let kept = std::fs::read_to_string(installation.contexts()).unwrap();
     let cookies: Vec<&str> =
         kept.split('"').filter(|text| text.starts_with("gantry_session=")).collect();
     assert_eq!(cookies.len(), 2, "one for each");
@@ -271,41 +274,51 @@ async fn contexts_are_private_and_hide_secrets() {
         &["context", "show", "bo"],
         &["me", "--json"],
     ] {
-        let said = house.gantry(words);
+        let said = installation.gantry(words);
         assert!(
             cookies.iter().all(|cookie| !said.out.contains(cookie) && !said.err.contains(cookie)),
             "{said:?}"
         );
         said.ok();
     }
-    let all = house.gantry(&["context", "list", "--json"]).json();
+    let all = installation.gantry(&["context", "list", "--json"]).json();
     assert_eq!((all[0]["name"].as_str(), all[0]["current"].as_bool()), (Some("ada"), Some(true)));
-    house.gantry(&["context", "use", "bo"]).ok();
-    assert_eq!(house.gantry(&["me", "--json"]).json()["person"]["name"], "bo");
-    assert_eq!(house.gantry(&["me", "--context", "ada", "--json"]).json()["person"]["name"], "ada");
-    house.gantry(&["context", "use", "nobody"]).no(4, "ada, bo");
-    house.gantry(&["context", "add", "ada", "--server", &house.server]).no(2, "--replace");
-    house
+    installation.gantry(&["context", "use", "bo"]).ok();
+    assert_eq!(installation.gantry(&["me", "--json"]).json()["person"]["name"], "bo");
+    assert_eq!(
+        installation.gantry(&["me", "--context", "ada", "--json"]).json()["person"]["name"],
+        "ada"
+    );
+    installation.gantry(&["context", "use", "nobody"]).no(4, "ada, bo");
+    installation
+        .gantry(&["context", "add", "ada", "--server", &installation.server])
+        .no(2, "--replace");
+    installation
         .gantry(&["context", "add", "far", "--server", "http://gantry.example.com"])
         .no(2, "--insecure-http");
-    let link =
-        house.people.create_sign_in_link(None, house.ada, Duration::from_secs(60)).await.unwrap();
+    let link = installation
+        .people
+        .create_sign_in_link(None, installation.ada, Duration::from_secs(60))
+        .await
+        .unwrap();
     let of_another = format!("http://127.0.0.1:1/sign-in#token={}", link.reveal());
-    house
-        .told(&["context", "add", "other", "--server", &house.server], &of_another)
+    installation
+        .told(&["context", "add", "other", "--server", &installation.server], &of_another)
         .no(2, "not sent");
-    house.told(&["context", "add", "other", "--server", &house.server], link.reveal()).ok();
-    house.gantry(&["context", "use", "ada"]).ok();
+    installation
+        .told(&["context", "add", "other", "--server", &installation.server], link.reveal())
+        .ok();
+    installation.gantry(&["context", "use", "ada"]).ok();
 
     // A token in the environment works too. Without credentials, the error names the remedy.
-    let token = house
+    let token = installation
         .gantry(&["token", "create", "--name", "ci", "--may", "viewer", "--json"])
         .json()["token"]
         .clone();
     let by_token = |token: &str, words: &[&str]| {
-        let output = house
+        let output = installation
             .command(words)
-            .env("GANTRY_SERVER", &house.server)
+            .env("GANTRY_SERVER", &installation.server)
             .env("GANTRY_TOKEN", token)
             .output();
         Said::of(words, output.unwrap())
@@ -316,73 +329,79 @@ async fn contexts_are_private_and_hide_secrets() {
     );
     by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
     by_token(token.as_str().unwrap(), &["review", "approve", "1"]).no(6, "");
-    house
+    installation
         .gantry(&["token", "create", "--name", "x", "--may", "admin", "--in", "web"])
         .no(5, "always applies everywhere");
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
 
     // After the session has ended, the error says how to sign in again.
-    house
+    installation
         .people
-        .sign_out_everywhere(&house.people.sign_in_as_owner("ada").await.unwrap())
+        .sign_out_everywhere(&installation.people.sign_in_as_owner("ada").await.unwrap())
         .await
         .unwrap();
-    house.gantry(&["me", "--context", "ada"]).no(6, "gantry context sign-in");
-    let link =
-        house.people.create_sign_in_link(None, house.ada, Duration::from_secs(60)).await.unwrap();
-    let file = house.file("link", link.reveal());
-    house.gantry(&["context", "sign-in", "ada", "--link-file", &file]).ok();
-    house.gantry(&["me", "--context", "ada"]).ok();
-    house.gantry(&["context", "remove", "ada"]).ok();
-    house.gantry(&["me", "--context", "ada"]).no(4, "Context ada does not exist");
+    installation.gantry(&["me", "--context", "ada"]).no(6, "gantry context sign-in");
+    let link = installation
+        .people
+        .create_sign_in_link(None, installation.ada, Duration::from_secs(60))
+        .await
+        .unwrap();
+    let file = installation.file("link", link.reveal());
+    installation.gantry(&["context", "sign-in", "ada", "--link-file", &file]).ok();
+    installation.gantry(&["me", "--context", "ada"]).ok();
+    installation.gantry(&["context", "remove", "ada"]).ok();
+    installation.gantry(&["me", "--context", "ada"]).no(4, "Context ada does not exist");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn second_admin_confirms_with_the_command_line() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     for name in ["root", "second"] {
-        house.admin(name).await;
+        installation.admin(name).await;
     }
-    let link = house.gantry(&["person", "link", "bo", "--context", "root"]).ok();
+    let link = installation.gantry(&["person", "link", "bo", "--context", "root"]).ok();
     assert!(link.contains("/sign-in#token="), "{link}");
-    let shown = house.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
+    let shown =
+        installation.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
     assert_eq!(shown["approvals_limited"][0]["admin"], "root", "{shown}");
-    house
+    installation
         .gantry(&["person", "confirm", "bo", "--context", "root"])
         .no(5, "did not give the access");
-    house.gantry(&["person", "confirm", "bo", "--context", "second"]).ok();
-    let shown = house.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
+    installation.gantry(&["person", "confirm", "bo", "--context", "second"]).ok();
+    let shown =
+        installation.gantry(&["person", "show", "bo", "--context", "second", "--json"]).json();
     assert_eq!(
         (&shown["approvals_limited"], &shown["access_changes"][0]["confirmed_by"]),
         (&json!([]), &json!("second"))
     );
 
     // The session of the link first sets a password, then it is a regular session.
-    let added = house.told(&["context", "add", "again", "--server", &house.server], link.trim());
+    let added = installation
+        .told(&["context", "add", "again", "--server", &installation.server], link.trim());
     assert!(added.ok().contains("as bo"), "{added:?}");
-    house.gantry(&["node", "list", "--context", "again"]).no(5, "Set a password");
-    house.told(&["session", "password", "--context", "again"], "vague otter lamp\n").ok();
-    house.gantry(&["node", "list", "--context", "again"]).ok();
-    house.gantry(&["session", "dismiss-notices", "--context", "again"]).ok();
+    installation.gantry(&["node", "list", "--context", "again"]).no(5, "Set a password");
+    installation.told(&["session", "password", "--context", "again"], "vague otter lamp\n").ok();
+    installation.gantry(&["node", "list", "--context", "again"]).ok();
+    installation.gantry(&["session", "dismiss-notices", "--context", "again"]).ok();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_link_resets_a_persons_access() {
-    let house = House::new().await;
-    house.admin("root").await;
-    let root = |words: &[&str]| house.gantry(&[words, &["--context", "root"]].concat());
-    house.gantry(&["person", "link", "bo"]).no(6, "admin");
+    let installation = Installation::new().await;
+    installation.admin("root").await;
+    let root = |words: &[&str]| installation.gantry(&[words, &["--context", "root"]].concat());
+    installation.gantry(&["person", "link", "bo"]).no(6, "admin");
     root(&["person", "link", "zoe"]).no(4, "Person zoe does not exist");
     let made = root(&["person", "link", "bo", "--json"]).json();
     let first = made["link"].as_str().unwrap().to_owned();
-    assert!(first.starts_with(&format!("{}/sign-in#token=", house.server)), "{made}");
+    assert!(first.starts_with(&format!("{}/sign-in#token=", installation.server)), "{made}");
     assert_eq!(made["minutes"], 24 * 60);
     let said = root(&["person", "link", "bo"]);
     let second = said.ok();
     assert!(said.err.contains("within 24 hours") && !said.err.contains("token="), "{said:?}");
     let add = |name: &str, link: &str| {
-        house.told(&["context", "add", name, "--server", &house.server], link.trim())
+        installation.told(&["context", "add", name, "--server", &installation.server], link.trim())
     };
     add("first", &first).no(6, "");
     assert_eq!(root(&["person", "link", "bo", "--version", "99"]).code, 5);
@@ -390,10 +409,10 @@ async fn new_link_resets_a_persons_access() {
     add("again", &second).no(6, "already used");
 
     // Setting the password ends earlier sessions. Both people see who reset the sign-in.
-    house.gantry(&["node", "list", "--context", "bo"]).ok();
-    house.told(&["session", "password", "--context", "second"], "vague otter lamp\n").ok();
-    house.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
-    let me = house.gantry(&["me", "--json", "--context", "second"]).json();
+    installation.gantry(&["node", "list", "--context", "bo"]).ok();
+    installation.told(&["session", "password", "--context", "second"], "vague otter lamp\n").ok();
+    installation.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
+    let me = installation.gantry(&["me", "--json", "--context", "second"]).json();
     assert_eq!(me["notices"][0]["by"], "root", "{me}");
     let shown = root(&["person", "show", "bo", "--json"]).json();
     assert_eq!(
@@ -404,38 +423,39 @@ async fn new_link_resets_a_persons_access() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn disabled_person_returns_without_their_approvals() {
-    let house = House::new().await;
-    house.admin("root").await;
-    let root = |words: &[&str]| house.gantry(&[words, &["--context", "root"]].concat());
+    let installation = Installation::new().await;
+    installation.admin("root").await;
+    let root = |words: &[&str]| installation.gantry(&[words, &["--context", "root"]].concat());
     let make = ["token", "create", "--name", "ci", "--may", "viewer", "--context", "bo", "--json"];
-    let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
+    let token = installation.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let by_token = || {
-        let mut command = house.command(&["node", "list"]);
+        let mut command = installation.command(&["node", "list"]);
         Said::of(
             &["node", "list"],
             command
-                .env("GANTRY_SERVER", &house.server)
+                .env("GANTRY_SERVER", &installation.server)
                 .env("GANTRY_TOKEN", &token)
                 .output()
                 .unwrap(),
         )
     };
     by_token().ok();
-    let file = house.file("web.yaml", "deployment: web\nbindings: {app: [n1]}\n");
-    let made =
-        house.gantry(&["apply", "-f", &file, "--submit", "--title", "One app", "--json"]).json();
+    let file = installation.file("web.yaml", "deployment: web\nbindings: {app: [n1]}\n");
+    let made = installation
+        .gantry(&["apply", "-f", &file, "--submit", "--title", "One app", "--json"])
+        .json();
     let review = made[0]["review"].to_string();
-    house.gantry(&["review", "approve", &review, "--context", "bo"]).ok();
-    assert!(house.gantry(&["review", "show", &review]).ok().contains("1 of 1 approval"));
+    installation.gantry(&["review", "approve", &review, "--context", "bo"]).ok();
+    assert!(installation.gantry(&["review", "show", &review]).ok().contains("1 of 1 approval"));
 
-    house.gantry(&["person", "disable", "bo"]).no(6, "admin");
+    installation.gantry(&["person", "disable", "bo"]).no(6, "admin");
     root(&["person", "disable", "zoe"]).no(4, "Person zoe does not exist");
     root(&["person", "disable", "root"]).no(5, "another admin");
     assert_eq!(
         root(&["person", "disable", "bo"]).ok(),
         "Account bo is disabled, and its tokens are revoked.\n"
     );
-    house.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
+    installation.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
     by_token().no(6, "");
     root(&["person", "link", "bo"]).no(5, "bo is disabled");
     assert_eq!(root(&["person", "show", "bo", "--json"]).json()["disabled"], json!(true));
@@ -445,70 +465,77 @@ async fn disabled_person_returns_without_their_approvals() {
         "Account bo is enabled. Earlier tokens stay revoked.\n"
     );
     assert_eq!(root(&["person", "show", "bo", "--json"]).json()["disabled"], json!(false));
-    house.gantry(&["node", "list", "--context", "bo"]).no(6, "");
+    installation.gantry(&["node", "list", "--context", "bo"]).no(6, "");
     by_token().no(6, "");
-    let shown = house.gantry(&["review", "show", &review]).ok();
+    let shown = installation.gantry(&["review", "show", &review]).ok();
     assert!(
         shown.contains("0 of 1 approval") && shown.contains("bo approve (does not count)"),
         "{shown}"
     );
-    house
+    installation
         .gantry(&["review", "commit", &review])
         .no(5, "bo approved it before the account was disabled");
-    let link =
-        house.people.create_sign_in_link(None, house.bo, Duration::from_secs(60)).await.unwrap();
-    house.told(&["context", "sign-in", "bo"], link.reveal()).ok();
-    house.committed(&review, &[]);
+    let link = installation
+        .people
+        .create_sign_in_link(None, installation.bo, Duration::from_secs(60))
+        .await
+        .unwrap();
+    installation.told(&["context", "sign-in", "bo"], link.reveal()).ok();
+    installation.committed(&review, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn owner_confirms_a_passkey_by_its_fingerprint() {
-    let house = House::new().await;
-    let (id, fingerprint) = house.passkey("local", house.bo).await;
-    let confirm =
-        |name: &str, fingerprint: &str| house.as_owner(&[name, "--confirm-passkey", fingerprint]);
-    let listed = house.as_owner(&["bo", "--passkeys"]).ok();
+    let installation = Installation::new().await;
+    let (id, fingerprint) = installation.passkey("local", installation.bo).await;
+    let confirm = |name: &str, fingerprint: &str| {
+        installation.as_owner(&[name, "--confirm-passkey", fingerprint])
+    };
+    let listed = installation.as_owner(&["bo", "--passkeys"]).ok();
     assert_eq!(listed, format!("{fingerprint}  Laptop  localhost  not confirmed\n"));
-    assert!(house.as_owner(&["ada", "--passkeys"]).ok().starts_with("ada has no passkeys."));
+    assert!(installation.as_owner(&["ada", "--passkeys"]).ok().starts_with("ada has no passkeys."));
 
     let words = ["admin", "bo", "--confirm-passkey", &fingerprint];
-    house.gantry(&words).no(1, "GANTRY_OWNER_URL is not set");
+    installation.gantry(&words).no(1, "GANTRY_OWNER_URL is not set");
     confirm("zoe", &fingerprint).no(1, "zoe");
-    house.as_owner(&["zoe", "--passkeys"]).no(1, "zoe");
+    installation.as_owner(&["zoe", "--passkeys"]).no(1, "zoe");
     for (name, other) in [("ada", fingerprint.as_str()), ("bo", "0000-0000-0000-0000-0000")] {
         confirm(name, other).no(1, "no passkey with the fingerprint");
     }
-    assert!(house.as_owner(&["bo", "--passkeys"]).ok().contains("not confirmed"));
+    assert!(installation.as_owner(&["bo", "--passkeys"]).ok().contains("not confirmed"));
     let said = confirm("bo", &fingerprint.to_uppercase()).ok();
     assert_eq!(said, format!("The passkey Laptop of bo ({fingerprint}) is confirmed.\n"));
     confirm("bo", &fingerprint).no(1, "already confirmed");
-    let listed = house.as_owner(&["bo", "--passkeys", "--json"]).json();
+    let listed = installation.as_owner(&["bo", "--passkeys", "--json"]).json();
     assert_eq!((&listed[0]["id"], &listed[0]["confirmed"]), (&json!(id), &json!(true)), "{listed}");
-    assert!(house.as_owner(&["bo", "--passkeys"]).ok().contains("confirmed by the owner"));
+    assert!(installation.as_owner(&["bo", "--passkeys"]).ok().contains("confirmed by the owner"));
 
     // A revoked passkey can't be confirmed.
-    house.gantry(&["passkey", "revoke", "Laptop"]).no(2, "");
-    house.gantry(&["passkey", "revoke", &id]).no(4, "");
-    let said = house.gantry(&["passkey", "revoke", &id, "--context", "local"]).ok();
+    installation.gantry(&["passkey", "revoke", "Laptop"]).no(2, "");
+    installation.gantry(&["passkey", "revoke", &id]).no(4, "");
+    let said = installation.gantry(&["passkey", "revoke", &id, "--context", "local"]).ok();
     assert_eq!(said, format!("Passkey {id} is revoked.\n"));
-    assert_eq!(house.gantry(&["me", "--context", "local", "--json"]).json()["passkeys"], json!([]));
+    assert_eq!(
+        installation.gantry(&["me", "--context", "local", "--json"]).json()["passkeys"],
+        json!([])
+    );
     confirm("bo", &fingerprint).no(1, "no passkey with the fingerprint");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reset_second_factor_ends_sessions_and_passkeys() {
-    let house = House::new().await;
-    house.admin("root").await;
-    let root = |words: &[&str]| house.gantry(&[words, &["--context", "root"]].concat());
-    house.passkey("local", house.bo).await;
-    house.gantry(&["node", "list", "--context", "bo"]).no(5, "second factor");
-    house.gantry(&["node", "list", "--context", "local"]).ok();
-    house.gantry(&["person", "reset-second-factor", "bo"]).no(6, "admin");
+    let installation = Installation::new().await;
+    installation.admin("root").await;
+    let root = |words: &[&str]| installation.gantry(&[words, &["--context", "root"]].concat());
+    installation.passkey("local", installation.bo).await;
+    installation.gantry(&["node", "list", "--context", "bo"]).no(5, "second factor");
+    installation.gantry(&["node", "list", "--context", "local"]).ok();
+    installation.gantry(&["person", "reset-second-factor", "bo"]).no(6, "admin");
     root(&["person", "reset-second-factor", "zoe"]).no(4, "Person zoe does not exist");
     root(&["person", "reset-second-factor", "root"]).no(5, "another admin");
     let said = root(&["person", "reset-second-factor", "bo"]).ok();
     assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
-    house.gantry(&["node", "list", "--context", "local"]).no(6, "gantry context sign-in");
+    installation.gantry(&["node", "list", "--context", "local"]).no(6, "gantry context sign-in");
     let shown = root(&["person", "show", "bo", "--json"]).json();
     assert_eq!(
         (&shown["passkeys"], &shown["access_changes"][0]["kind"]),
@@ -516,24 +543,24 @@ async fn reset_second_factor_ends_sessions_and_passkeys() {
     );
 
     // The owner can reset a factor too, because an admin may have lost theirs.
-    house.passkey("near", house.bo).await;
-    let said = house.as_owner(&["bo", "--reset-second-factor"]).ok();
+    installation.passkey("near", installation.bo).await;
+    let said = installation.as_owner(&["bo", "--reset-second-factor"]).ok();
     assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
-    house.gantry(&["node", "list", "--context", "near"]).no(6, "gantry context sign-in");
-    house.as_owner(&["zoe", "--reset-second-factor"]).no(1, "zoe");
+    installation.gantry(&["node", "list", "--context", "near"]).no(6, "gantry context sign-in");
+    installation.as_owner(&["zoe", "--reset-second-factor"]).no(1, "zoe");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn review_names_secrets_by_version() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let declared = |data: &str| {
         let text = format!(
             "deployment: web\nprune: true\nbindings: {{app: [n1]}}\ndata: {{app: {data}}}\n"
         );
-        let made = house.gantry(&[
+        let made = installation.gantry(&[
             "apply",
             "-f",
-            &house.file("web.yaml", &text),
+            &installation.file("web.yaml", &text),
             "--submit",
             "--title",
             "A key",
@@ -545,8 +572,8 @@ async fn review_names_secrets_by_version() {
         format!("{{db: {{password: {{$secret: db/password, version: {version}}}}}}}")
     };
     let shown = |review: &str| {
-        let page = house.gantry(&["review", "show", review]).ok();
-        (page, house.gantry(&["review", "show", review, "--json"]).json())
+        let page = installation.gantry(&["review", "show", review]).ok();
+        (page, installation.gantry(&["review", "show", review, "--json"]).json())
     };
     let review = declared(&secret(1));
     let (page, json) = shown(&review);
@@ -566,7 +593,7 @@ async fn review_names_secrets_by_version() {
         (&json!("added"), &first, &json!("app")),
         "{used}"
     );
-    house.committed(&review, &[]);
+    installation.committed(&review, &[]);
 
     let review = declared(&secret(2));
     let (page, json) = shown(&review);
@@ -582,7 +609,7 @@ async fn review_names_secrets_by_version() {
         (&json!("replaced"), &second, &first),
         "{used}"
     );
-    house.committed(&review, &[]);
+    installation.committed(&review, &[]);
 
     let (page, json) = shown(&declared("{port: 80}"));
     assert!(page.contains("no longer uses secret db/password version 2"), "{page}");
@@ -591,37 +618,39 @@ async fn review_names_secrets_by_version() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sent_back_proposal_shows_reason_and_shift() {
-    let house = House::new().await;
-    house.gantry(&["bind", "n3", "app", "--in", "web"]).ok();
+    let installation = Installation::new().await;
+    installation.gantry(&["bind", "n3", "app", "--in", "web"]).ok();
     let proposal =
-        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+        installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
+            .to_string();
     let submit = || {
-        let answer =
-            house.gantry(&["proposal", "submit", &proposal, "--title", "One app", "--json"]).json();
+        let answer = installation
+            .gantry(&["proposal", "submit", &proposal, "--title", "One app", "--json"])
+            .json();
         answer["review"].to_string()
     };
     let first = submit();
-    house.gantry(&["node", "edit", "n3", "--root", "/srv/elsewhere/n3"]).ok();
+    installation.gantry(&["node", "edit", "n3", "--root", "/srv/elsewhere/n3"]).ok();
     let moved = "  Changed since: the record of node n3.house.example.com.\n  n3.house.example.com: It has changed, so the proposal would now change it differently than submitted.\n";
-    let review = house.gantry(&["review", "show", &first]).ok();
+    let review = installation.gantry(&["review", "show", &first]).ok();
     assert!(
         review.contains("state: sent back (")
             && review.contains(&format!("Sent back to its authors\n{moved}")),
         "{review}"
     );
-    let open = house.gantry(&["proposal", "show", &proposal]).ok();
+    let open = installation.gantry(&["proposal", "show", &proposal]).ok();
     assert!(
         open.contains(&format!("sent back from review {first}: its base changed\n{moved}")),
         "{open}"
     );
-    let open = house.gantry(&["proposal", "show", &proposal, "--json"]).json();
+    let open = installation.gantry(&["proposal", "show", &proposal, "--json"]).json();
     assert_eq!(
         (&open["title"], open["sent_back"]["before"].to_string()),
         (&json!("One app"), first.clone())
     );
 
     let second = submit();
-    let review = house.gantry(&["review", "show", &second]).ok();
+    let review = installation.gantry(&["review", "show", &second]).ok();
     let begin = format!("  Submitted again: review {first} was sent back to its authors.\n{moved}");
     assert!(review.contains(&begin), "{review}");
     let shift = &review[review.find("  Before:").expect("a shift")..];
@@ -629,19 +658,19 @@ async fn sent_back_proposal_shows_reason_and_shift() {
         shift.contains("/n3") && shift.contains("  Now:") && shift.contains("/srv/elsewhere/n3"),
         "{review}"
     );
-    let told = house.gantry(&["review", "show", &second, "--json"]).json();
+    let told = installation.gantry(&["review", "show", &second, "--json"]).json();
     assert_eq!(told["replaces"]["before"].to_string(), first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn file_becomes_one_proposal_for_review() {
-    let house = House::new().await;
-    let file = house.file(
+    let installation = Installation::new().await;
+    let file = installation.file(
         "web.yaml",
         "deployment: web\nprune: true\nbindings:\n  app: [n1, n2]\ndata:\n  app: {port: 80}\n",
     );
-    let apply = |more: &[&str]| house.gantry(&[&["apply", "-f", &file][..], more].concat());
-    let diff = house.gantry(&["diff", "-f", &file]);
+    let apply = |more: &[&str]| installation.gantry(&[&["apply", "-f", &file][..], more].concat());
+    let diff = installation.gantry(&["diff", "-f", &file]);
     assert_eq!((diff.code, diff.err.as_str()), (1, ""));
     assert!(
         diff.out.contains("+ app on n1.house.example.com, n2.house.example.com")
@@ -649,45 +678,49 @@ async fn file_becomes_one_proposal_for_review() {
         "{diff:?}"
     );
     assert_eq!(
-        house.gantry(&["proposal", "list", "--json"]).json()["proposals"],
+        installation.gantry(&["proposal", "list", "--json"]).json()["proposals"],
         json!([]),
         "diff opens nothing"
     );
 
     assert!(apply(&[]).ok().contains("adds 2, removes 0"));
     assert!(apply(&[]).ok().contains("Deployment web: nothing to change."));
-    assert_eq!(house.gantry(&["diff", "-f", &file]).ok(), "");
+    assert_eq!(installation.gantry(&["diff", "-f", &file]).ok(), "");
     let proposal =
-        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
-    let bo = |words: &[&str]| house.gantry(&[words, &["--context", "bo"]].concat());
+        installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
+            .to_string();
+    let bo = |words: &[&str]| installation.gantry(&[words, &["--context", "bo"]].concat());
     bo(&["bind", "n3", "app", "--in", "web"]).no(2, "--join");
-    let drafted = house.gantry(&["proposal", "noderole", &proposal, "n1/app", "--json"]).json();
+    let drafted =
+        installation.gantry(&["proposal", "noderole", &proposal, "n1/app", "--json"]).json();
     assert_eq!(drafted["proposed"], json!(true), "{drafted}");
     assert!(
         bo(&["proposal", "noderole", &proposal, "n1/app"])
             .ok()
             .contains("exists only in the proposal")
     );
-    let review = house
+    let review = installation
         .gantry(&["proposal", "submit", &proposal, "--title", "Two apps", "--json"])
         .json()["review"]
         .to_string();
 
-    house.gantry(&["review", "approve", &review]).no(5, "You wrote part of this change");
-    let problem = house.gantry(&["review", "approve", &review, "--json"]).no(5, "");
+    installation.gantry(&["review", "approve", &review]).no(5, "You wrote part of this change");
+    let problem = installation.gantry(&["review", "approve", &review, "--json"]).no(5, "");
     assert_eq!(serde_json::from_str::<Value>(&problem.err).unwrap()["status"], 403);
-    house.gantry(&["review", "commit", &review]).no(5, "approval");
-    assert!(house.gantry(&["review", "show", &review]).ok().contains("can approve: bo"));
-    let consequences = house.gantry(&["review", "impact", &review]).ok();
+    installation.gantry(&["review", "commit", &review]).no(5, "approval");
+    assert!(installation.gantry(&["review", "show", &review]).ok().contains("can approve: bo"));
+    let consequences = installation.gantry(&["review", "impact", &review]).ok();
     assert!(
         consequences.starts_with("Affects 2 nodes.") && !consequences.contains('{'),
         "{consequences}"
     );
-    assert!(house.gantry(&["review", "diff", &review]).ok().contains("app"));
-    let graph = house.gantry(&["review", "graph", &review]).ok();
+    assert!(installation.gantry(&["review", "diff", &review]).ok().contains("app"));
+    let graph = installation.gantry(&["review", "graph", &review]).ok();
     assert!(graph.starts_with("web: ") && graph.contains("added"), "{graph}");
-    let node =
-        house.gantry(&["node", "show", "n1", "--json"]).json()["id"].as_str().unwrap().to_owned();
+    let node = installation.gantry(&["node", "show", "n1", "--json"]).json()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     let anchor = format!("node/{node}");
     assert!(bo(&["review", "viewed", &review]).ok().starts_with("You have viewed 0 of "));
     assert!(bo(&["review", "viewed", &review, &anchor]).ok().contains(&format!("  {anchor}\n")));
@@ -695,59 +728,64 @@ async fn file_becomes_one_proposal_for_review() {
     bo(&["review", "view", &review]).ok();
     let thread =
         bo(&["review", "comment", &review, "Why two?", "--json"]).json()["comment"].to_string();
-    house.gantry(&["review", "reply", &thread, "One may fail."]).ok();
-    assert!(house.gantry(&["review", "discussion", &review]).ok().contains("    One may fail."));
+    installation.gantry(&["review", "reply", &thread, "One may fail."]).ok();
+    assert!(
+        installation.gantry(&["review", "discussion", &review]).ok().contains("    One may fail.")
+    );
     bo(&["review", "resolve", &thread]).ok();
     bo(&["review", "approve", &review]).ok();
     assert!(
         bo(&["review", "since", &review]).ok().contains("gantry review diff"),
         "of this proposal it is the first"
     );
-    house.gantry(&["wait", "review", &review, "--for", "open"]).ok();
+    installation.gantry(&["wait", "review", &review, "--for", "open"]).ok();
     assert!(
         apply(&[]).ok().contains(&format!("Review {review} can be committed")),
         "it waits for nobody else"
     );
-    house.gantry(&["review", "commit", &review]).ok();
-    house.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
+    installation.gantry(&["review", "commit", &review]).ok();
+    installation.gantry(&["wait", "review", &review, "--for", "committed"]).ok();
 
     // After the commit, nothing is left to change. Pruning removes everything that the file does
     // not name.
     assert!(apply(&[]).ok().contains("nothing to change"));
-    let less = house.file("less.yaml", "deployment: web\nprune: true\nbindings: {app: [n2]}\n");
+    let less =
+        installation.file("less.yaml", "deployment: web\nprune: true\nbindings: {app: [n2]}\n");
     assert!(
-        house
+        installation
             .gantry(&["diff", "-f", &less])
             .no(1, "")
             .out
             .contains("- app from n1.house.example.com")
     );
-    house.gantry(&["unbind", "n1", "app", "--in", "web"]).ok();
-    assert_eq!(house.gantry(&["diff", "-f", &less]).ok(), "");
+    installation.gantry(&["unbind", "n1", "app", "--in", "web"]).ok();
+    assert_eq!(installation.gantry(&["diff", "-f", &less]).ok(), "");
     // Data of single noderoles, with and without an open proposal.
-    let own = house.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
-    house.gantry(&["apply", "-f", &own]).ok();
-    assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
-    let told = house.gantry(&["apply", "-f", &less]);
+    let own =
+        installation.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
+    installation.gantry(&["apply", "-f", &own]).ok();
+    assert!(installation.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
+    let told = installation.gantry(&["apply", "-f", &less]);
     assert!(
         told.err.contains("gantry proposal submit"),
         "what the open proposal has is not submitted yet: {told:?}"
     );
     let proposal =
-        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+        installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
+            .to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "One app", "--json"];
-    let review = house.gantry(&submit).json()["review"].to_string();
-    house.gantry(&["review", "commit", &review]).no(5, "");
-    house.committed(&review, &["--name", "web"]);
-    assert!(house.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
-    let name = house.gantry(&["noderole", "show", "n2/app", "--json"]).json();
+    let review = installation.gantry(&submit).json()["review"].to_string();
+    installation.gantry(&["review", "commit", &review]).no(5, "");
+    installation.committed(&review, &["--name", "web"]);
+    assert!(installation.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
+    let name = installation.gantry(&["noderole", "show", "n2/app", "--json"]).json();
     assert_eq!(name["fqdn"], "n2.house.example.com");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_proposal_is_joined_only_on_request() {
-    let house = House::new().await;
-    house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
+    let installation = Installation::new().await;
+    installation.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
     // A person without permission to review loses nothing by joining. ada would: her edits are
     // submitted too.
     let make = [
@@ -763,23 +801,23 @@ async fn open_proposal_is_joined_only_on_request() {
         "bo",
         "--json",
     ];
-    let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
+    let token = installation.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let by_token = |words: &[&str]| {
-        let output = house
+        let output = installation
             .command(words)
-            .env("GANTRY_SERVER", &house.server)
+            .env("GANTRY_SERVER", &installation.server)
             .env("GANTRY_TOKEN", &token)
             .output();
         Said::of(words, output.unwrap())
     };
-    let more = house.file("more.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
-    let same = house.file("same.yaml", "deployment: web\nbindings: {app: [n1]}\n");
+    let more = installation.file("more.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
+    let same = installation.file("same.yaml", "deployment: web\nbindings: {app: [n1]}\n");
     for file in [&more, &same] {
         by_token(&["apply", "-f", file, "--submit", "--title", "Mine"]).no(2, "--join");
     }
     by_token(&["bind", "n2", "app", "--in", "web"]).no(2, "has edits of ada");
     by_token(&["apply", "-f", &same]).ok();
-    let open = house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0].clone();
+    let open = installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0].clone();
     assert_eq!((&open["review"], &open["authors"]), (&Value::Null, &json!(["ada"])), "{open}");
 
     let made =
@@ -788,46 +826,50 @@ async fn open_proposal_is_joined_only_on_request() {
 
     // An edit with an old version is rejected.
     let id = open["id"].to_string();
-    house.gantry(&["proposal", "undo", &id, "--version", "1"]).no(5, "");
-    house.gantry(&["proposal", "undo", &id, "--version", "2"]).ok();
-    house.gantry(&["proposal", "discard", &id, "--version", "2"]).no(5, "");
-    house.gantry(&["proposal", "discard", &id]).ok();
+    installation.gantry(&["proposal", "undo", &id, "--version", "1"]).no(5, "");
+    installation.gantry(&["proposal", "undo", &id, "--version", "2"]).ok();
+    installation.gantry(&["proposal", "discard", &id, "--version", "2"]).no(5, "");
+    installation.gantry(&["proposal", "discard", &id]).ok();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connection_in_a_blueprint_is_proposed() {
-    let house = House::new().await;
-    house.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
+    let installation = Installation::new().await;
+    installation.gantry(&["bind", "n1", "app", "--in", "web"]).ok();
     let proposal =
-        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+        installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
+            .to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "App", "--json"];
-    let review = house.gantry(&submit).json()["review"].to_string();
-    house.committed(&review, &[]);
+    let review = installation.gantry(&submit).json()["review"].to_string();
+    installation.committed(&review, &[]);
     let elsewhere = ["node", "edit", "n1", "--root", "/srv/elsewhere"];
-    house
+    installation
         .gantry(&elsewhere)
         .no(5, "gantry node edit n1.house.example.com --root /srv/elsewhere --propose");
-    let proposed =
-        house.gantry(&[&elsewhere[..], &["--propose", "--json"]].concat()).json()["proposal"]
-            .to_string();
+    let proposed = installation.gantry(&[&elsewhere[..], &["--propose", "--json"]].concat()).json()
+        ["proposal"]
+        .to_string();
     let submit = ["proposal", "submit", &proposed, "--title", "Moved", "--json"];
-    let review = house.gantry(&submit).json()["review"].to_string();
-    let shown = house.gantry(&["review", "diff", &review]).ok();
+    let review = installation.gantry(&submit).json()["review"].to_string();
+    let shown = installation.gantry(&["review", "diff", &review]).ok();
     assert!(shown.contains("connection, root: ") && shown.contains("-> /srv/elsewhere"), "{shown}");
-    house.committed(&review, &[]);
+    installation.committed(&review, &[]);
     assert_eq!(
-        house.gantry(&["node", "show", "n1", "--json"]).json()["connection"]["root"],
+        installation.gantry(&["node", "show", "n1", "--json"]).json()["connection"]["root"],
         "/srv/elsewhere"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_change_on_old_version_is_rejected() {
-    let house = House::new().await;
-    let version =
-        |node: &str| house.gantry(&["node", "show", node, "--json"]).json()["version"].to_string();
+    let installation = Installation::new().await;
+    let version = |node: &str| {
+        installation.gantry(&["node", "show", node, "--json"]).json()["version"].to_string()
+    };
     let old = version("n1");
-    house.gantry(&["node", "edit", "n1", "--description", "first rack", "--version", &old]).ok();
+    installation
+        .gantry(&["node", "edit", "n1", "--description", "first rack", "--version", &old])
+        .ok();
     let new = version("n1");
     assert_ne!(old, new);
     for words in [
@@ -835,56 +877,60 @@ async fn node_change_on_old_version_is_rejected() {
         &["node", "start-maintenance", "n1", "--reason", "disks"],
         &["node", "token", "create", "n1", "--name", "agent"],
     ] {
-        let refused = house.gantry(&[words, &["--version", &old, "--json"]].concat()).no(5, "");
+        let refused =
+            installation.gantry(&[words, &["--version", &old, "--json"]].concat()).no(5, "");
         assert_eq!(
             serde_json::from_str::<Value>(&refused.err).unwrap()["status"],
             412,
             "{words:?}"
         );
     }
-    house.gantry(&["node", "start-maintenance", "n1", "--reason", "disks", "--version", &new]).ok();
-    house
+    installation
+        .gantry(&["node", "start-maintenance", "n1", "--reason", "disks", "--version", &new])
+        .ok();
+    installation
         .gantry(&["node", "end-maintenance", "n1", "--reason", "done", "--version", &version("n1")])
         .ok();
     // Without a version, it applies to the newest.
-    house.gantry(&["node", "edit", "n1", "--description", "other rack"]).ok();
-    let made = house.gantry(&["node", "token", "create", "n1", "--name", "agent", "--json"]).json();
+    installation.gantry(&["node", "edit", "n1", "--description", "other rack"]).ok();
+    let made =
+        installation.gantry(&["node", "token", "create", "n1", "--name", "agent", "--json"]).json();
     let token = made["id"].as_str().unwrap();
     let revoke = ["node", "token", "revoke", "n1", token, "--version"];
-    house.gantry(&[&revoke[..], &[old.as_str()]].concat()).no(5, "");
-    assert!(house.gantry(&["node", "token", "list", "n1"]).ok().contains("agent"));
-    house.gantry(&[&revoke[..], &[version("n1").as_str()]].concat()).ok();
-    let listed = house.gantry(&["node", "token", "list", "n1", "--json"]).json();
+    installation.gantry(&[&revoke[..], &[old.as_str()]].concat()).no(5, "");
+    assert!(installation.gantry(&["node", "token", "list", "n1"]).ok().contains("agent"));
+    installation.gantry(&[&revoke[..], &[version("n1").as_str()]].concat()).ok();
+    let listed = installation.gantry(&["node", "token", "list", "n1", "--json"]).json();
     assert_eq!(
         (listed[0]["id"].as_str(), &listed[0]["valid"]),
         (Some(token), &json!(false)),
         "{listed}"
     );
 
-    let root = house.home.path().join("nodes/n4").to_string_lossy().into_owned();
-    house.gantry(&["node", "add", "n4.house.example.com", "--root", &root]).ok();
-    house.gantry(&["node", "remove", "n4", "--version", "99"]).no(5, "Reload it");
-    house.gantry(&["node", "remove", "n4", "--version", &version("n4")]).ok();
-    house.gantry(&["node", "show", "n4"]).no(4, "Node n4 does not exist");
+    let root = installation.home.path().join("nodes/n4").to_string_lossy().into_owned();
+    installation.gantry(&["node", "add", "n4.house.example.com", "--root", &root]).ok();
+    installation.gantry(&["node", "remove", "n4", "--version", "99"]).no(5, "Reload it");
+    installation.gantry(&["node", "remove", "n4", "--version", &version("n4")]).ok();
+    installation.gantry(&["node", "show", "n4"]).no(4, "Node n4 does not exist");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rejected_documents_leave_no_open_proposal() {
-    let house = House::new().await;
-    let first = house.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
-    house.passes(&first);
+    let installation = Installation::new().await;
+    let first = installation.file("first.yaml", "deployment: web\nbindings: {app: [n1]}\n");
+    installation.passes(&first);
     // n1 has app in web, so edge can't bind it there. Only the server knows this.
     let both = "deployment: web\nbindings: {app: [n1, n2]}\n---\ndeployment: edge\nbindings: {app: [n1]}\n";
-    let both = house.file("both.yaml", both);
-    let said = house.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
+    let both = installation.file("both.yaml", both);
+    let said = installation.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
     let made: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(
         (made.as_array().map(Vec::len), &made[0]["deployment"]),
         (Some(1), &json!("web")),
         "{said:?}"
     );
-    house.gantry(&["apply", "-f", &both]).no(5, "Not proposed: edge");
-    let open = house.gantry(&["proposal", "list", "--json"]).json();
+    installation.gantry(&["apply", "-f", &both]).no(5, "Not proposed: edge");
+    let open = installation.gantry(&["proposal", "list", "--json"]).json();
     let open: Vec<&Value> = open["proposals"]
         .as_array()
         .unwrap()
@@ -894,23 +940,23 @@ async fn rejected_documents_leave_no_open_proposal() {
     assert_eq!(open, [&json!("web")], "what was opened for edge is closed again");
 
     // There is nothing left to edit, but the proposal is still submitted, once.
-    let web = house.file("web.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
+    let web = installation.file("web.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
     let submit = ["apply", "-f", &web, "--submit", "--title", "Two", "--json"];
-    let review = house.gantry(&submit).json()[0]["review"].clone();
+    let review = installation.gantry(&submit).json()[0]["review"].clone();
     assert!(review.is_number(), "{review}");
-    assert_eq!(house.gantry(&submit).json()[0]["review"], review);
-    house.committed(&review.to_string(), &[]);
-    assert_eq!(house.gantry(&submit).json()[0]["review"], Value::Null);
+    assert_eq!(installation.gantry(&submit).json()[0]["review"], review);
+    installation.committed(&review.to_string(), &[]);
+    assert_eq!(installation.gantry(&submit).json()[0]["review"], Value::Null);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_file_opens_no_proposal() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     // Invalid data: of an existing role, of a new role, and of a noderole.
     let unfit = "deployment: web\ndata:\n  app: {port: x}\n  hello: {hello: {times: y}}\nnode_data:\n  n1: {app: {port: z}}\n";
-    let unfit = house.file("unfit.yaml", unfit);
+    let unfit = installation.file("unfit.yaml", unfit);
     for command in ["diff", "apply"] {
-        let refused = house
+        let refused = installation
             .gantry(&[command, "-f", &unfit])
             .no(2, "unfit.yaml:3:9: Invalid data of app: /port ");
         for place in
@@ -919,40 +965,41 @@ async fn invalid_file_opens_no_proposal() {
             assert!(refused.err.contains(place), "{refused:?}");
         }
     }
-    let opened = house.gantry(&["audit", "list", "--json"]).ok();
+    let opened = installation.gantry(&["audit", "list", "--json"]).ok();
     assert!(
         !opened.contains("proposal.open"),
         "no proposal was opened, not for a moment either: {opened}"
     );
-    let file =
-        house.file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
+    let file = installation
+        .file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
     for command in ["apply", "diff"] {
-        let said =
-            house.gantry(&[command, "-f", &file]).no(2, "wrong.yaml:4:13: Node n33 does not exist");
+        let said = installation
+            .gantry(&[command, "-f", &file])
+            .no(2, "wrong.yaml:4:13: Node n33 does not exist");
         assert_eq!(said.out, "", "{command}");
     }
-    let file = house.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");
-    house
+    let file = installation.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");
+    installation
         .gantry(&["apply", "-f", &file])
         .no(2, "role.yaml:3:3: Deployment web has no role ap, and no role of that name can be added (did you mean app?).");
-    let file = house.file("name.yaml", "deployment: wob\n");
-    house.gantry(&["apply", "-f", &file]).no(4, "did you mean web?");
-    house.gantry(&["apply", "-f", "/nowhere"]).no(2, "Cannot read /nowhere");
-    house.told(&["apply", "-f", "-"], "").no(4, "No declarations in -");
-    assert_eq!(house.gantry(&["proposal", "list", "--json"]).json()["proposals"], json!([]));
+    let file = installation.file("name.yaml", "deployment: wob\n");
+    installation.gantry(&["apply", "-f", &file]).no(4, "did you mean web?");
+    installation.gantry(&["apply", "-f", "/nowhere"]).no(2, "Cannot read /nowhere");
+    installation.told(&["apply", "-f", "-"], "").no(4, "No declarations in -");
+    assert_eq!(installation.gantry(&["proposal", "list", "--json"]).json()["proposals"], json!([]));
 
-    house.gantry(&["converge", "web"]).no(4, "has no noderoles");
-    house.gantry(&["converge", "wob"]).no(4, "did you mean web?");
-    house.gantry(&["converge", "--all"]).no(4, "No deployment has noderoles");
-    house.gantry(&["converge"]).no(2, "DEPLOYMENT");
-    house.gantry(&["converge", "--blueprint", "1"]).no(4, "has no steps of its own");
-    house.gantry(&["converge", "--blueprint", "99"]).no(4, "");
-    house.gantry(&["deployment", "show", "wob"]).no(4, "did you mean web?");
-    house.gantry(&["node", "show", "n9"]).no(4, "Node n9 does not exist");
-    house.gantry(&["review", "show", "99", "--json"]).no(4, "\"status\":404");
+    installation.gantry(&["converge", "web"]).no(4, "has no noderoles");
+    installation.gantry(&["converge", "wob"]).no(4, "did you mean web?");
+    installation.gantry(&["converge", "--all"]).no(4, "No deployment has noderoles");
+    installation.gantry(&["converge"]).no(2, "DEPLOYMENT");
+    installation.gantry(&["converge", "--blueprint", "1"]).no(4, "has no steps of its own");
+    installation.gantry(&["converge", "--blueprint", "99"]).no(4, "");
+    installation.gantry(&["deployment", "show", "wob"]).no(4, "did you mean web?");
+    installation.gantry(&["node", "show", "n9"]).no(4, "Node n9 does not exist");
+    installation.gantry(&["review", "show", "99", "--json"]).no(4, "\"status\":404");
 
     let nobody = |words: &[&str]| {
-        let output = house
+        let output = installation
             .command(words)
             .env("GANTRY_SERVER", "http://127.0.0.1:1")
             .env("GANTRY_TOKEN", "gantry_x")
@@ -967,56 +1014,58 @@ async fn invalid_file_opens_no_proposal() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn node_file_is_added_atomically() {
-    let house = House::new().await;
-    let root = |n: u32| house.home.path().join(format!("many/{n}")).to_string_lossy().into_owned();
+    let installation = Installation::new().await;
+    let root =
+        |n: u32| installation.home.path().join(format!("many/{n}")).to_string_lossy().into_owned();
     let wrong = format!("# rack 1\nm1.rack1.example.com root={}\nm2 root={}\n", root(1), root(2));
-    let file = house.file("wrong.txt", &wrong);
-    let refused = house.gantry(&["node", "add", "--file", &file]).no(5, "line 3: ");
+    let file = installation.file("wrong.txt", &wrong);
+    let refused = installation.gantry(&["node", "add", "--file", &file]).no(5, "line 3: ");
     assert!(
         refused.err.contains("No node was added") && !refused.err.contains("line 2: "),
         "{refused:?}"
     );
-    let json = house.gantry(&["node", "add", "-f", &file, "--json"]).no(5, "");
+    let json = installation.gantry(&["node", "add", "-f", &file, "--json"]).no(5, "");
     assert_eq!(serde_json::from_str::<Value>(&json.err).unwrap()["errors"][0]["at"], "line 3");
-    house
+    installation
         .gantry(&["node", "add", "m3.rack1.example.com", "-f", &file])
         .no(2, "cannot be used with");
-    house.gantry(&["node", "add", "-f", &root(3)]).no(2, "Cannot read ");
+    installation.gantry(&["node", "add", "-f", &root(3)]).no(2, "Cannot read ");
 
     let good = wrong.replace("m2 ", "m2.rack1.example.com ");
-    let made = house.told(&["node", "add", "-f", "-"], &good).ok();
+    let made = installation.told(&["node", "add", "-f", "-"], &good).ok();
     assert_eq!(made, "Added 2 nodes:\n  m1.rack1.example.com\n  m2.rack1.example.com\n");
-    house.told(&["node", "add", "-f", "-", "--json"], &good).no(5, "\"nodes_refused\"");
-    let there = house.gantry(&["node", "list", "--filter", "rack1", "--json"]).json();
+    installation.told(&["node", "add", "-f", "-", "--json"], &good).no(5, "\"nodes_refused\"");
+    let there = installation.gantry(&["node", "list", "--filter", "rack1", "--json"]).json();
     assert_eq!(there["nodes"].as_array().map(Vec::len), Some(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn watched_lists_are_paged_and_updated() {
-    let house = House::new().await;
-    let nodes = house.gantry(&["node", "list", "--limit", "2", "--json"]).json();
+    let installation = Installation::new().await;
+    let nodes = installation.gantry(&["node", "list", "--limit", "2", "--json"]).json();
     assert_eq!(nodes["nodes"].as_array().map(Vec::len), Some(2));
     assert_eq!(
         (&nodes["next"], &nodes["omitted"]),
         (&Value::Null, &json!(1)),
         "a page is cut, and that is told"
     );
-    let targets = house.gantry(&["blueprint", "list", "--json"]).json();
+    let targets = installation.gantry(&["blueprint", "list", "--json"]).json();
     assert_eq!(targets["head"], json!(1), "all that REST answers: {targets}");
-    let all = house.gantry(&["node", "list", "--all", "--json"]).json();
+    let all = installation.gantry(&["node", "list", "--all", "--json"]).json();
     assert_eq!((all["nodes"].as_array().map(Vec::len), &all["next"]), (Some(3), &Value::Null));
-    let sessions = house.gantry(&["session", "list", "--json"]).json();
+    let sessions = installation.gantry(&["session", "list", "--json"]).json();
     assert!(
         sessions["sessions"].is_array() && sessions["next"].is_null(),
         "a page like all others: {sessions}"
     );
-    let tokens =
-        house.gantry(&["token", "list", "--valid", "true", "--sort", "name", "--json"]).json();
+    let tokens = installation
+        .gantry(&["token", "list", "--valid", "true", "--sort", "name", "--json"])
+        .json();
     assert!(
         tokens["tokens"].is_array() && tokens["next"].is_null(),
         "a page like all others: {tokens}"
     );
-    let table = house.gantry(&["node", "list", "--filter", "n2"]).ok();
+    let table = installation.gantry(&["node", "list", "--filter", "n2"]).ok();
     assert!(table.starts_with("NAME ") && table.lines().count() == 2, "{table}");
     for words in [
         &["overview"][..],
@@ -1043,33 +1092,33 @@ async fn watched_lists_are_paged_and_updated() {
         &["exit-codes"],
         &["completions", "zsh"],
     ] {
-        assert!(!house.gantry(words).ok().is_empty(), "{words:?}");
+        assert!(!installation.gantry(words).ok().is_empty(), "{words:?}");
     }
-    let board = house.gantry(&["deployment", "show", "web"]);
+    let board = installation.gantry(&["deployment", "show", "web"]);
     assert_eq!(board.err, "", "a board is no list, so it has no --all");
-    house.gantry(&["person", "list"]).no(6, "");
-    house.gantry(&["api", "GET", "nodes"]).no(2, "Invalid path nodes");
-    house.gantry(&["search", ""]).no(2, "Enter a search text");
-    let order = house.gantry(&["run", "list", "--sort", "nope"]).no(2, "unknown sort order");
+    installation.gantry(&["person", "list"]).no(6, "");
+    installation.gantry(&["api", "GET", "nodes"]).no(2, "Invalid path nodes");
+    installation.gantry(&["search", ""]).no(2, "Enter a search text");
+    let order = installation.gantry(&["run", "list", "--sort", "nope"]).no(2, "unknown sort order");
     assert!(!order.err.contains("query parameters"), "without the part about the URL: {order:?}");
-    house.gantry(&["review", "approve", "null"]).no(2, "The review must be a number");
-    house.gantry(&["blueprint", "show", "first"]).no(2, "The blueprint must be a number");
-    let wrong = house
+    installation.gantry(&["review", "approve", "null"]).no(2, "The review must be a number");
+    installation.gantry(&["blueprint", "show", "first"]).no(2, "The blueprint must be a number");
+    let wrong = installation
         .gantry(&["run", "list", "--limit", "0", "--json"])
         .no(2, "must be a whole number of at least 1");
     let wrong: Value = serde_json::from_str(&wrong.err).unwrap();
     assert_eq!(wrong["exit"], 2, "{wrong}");
     assert!(
-        house.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"),
+        installation.gantry(&["run", "list", "--help", "--json"]).ok().contains("Usage:"),
         "help is no error"
     );
-    let nothing = house.home.path().join("nothing").to_string_lossy().into_owned();
-    house.gantry(&["audit", "verify", &nothing]).no(2, "Cannot read ");
-    let other = house.file("other.jsonl", "{}\n");
-    house.gantry(&["audit", "verify", &other]).no(1, "Invalid export");
+    let nothing = installation.home.path().join("nothing").to_string_lossy().into_owned();
+    installation.gantry(&["audit", "verify", &nothing]).no(2, "Cannot read ");
+    let other = installation.file("other.jsonl", "{}\n");
+    installation.gantry(&["audit", "verify", &other]).no(1, "Invalid export");
 
     let watch = |words: &[&str]| {
-        let mut command = house.command(words);
+        let mut command = installation.command(words);
         let mut child =
             Worker(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         let lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
@@ -1077,7 +1126,7 @@ async fn watched_lists_are_paged_and_updated() {
     };
     let (_tokens, mut lines) = watch(&["node", "token", "list", "n1", "--watch", "--json"]);
     assert_eq!(lines.next().unwrap().unwrap(), "[]");
-    house.gantry(&["node", "token", "create", "n1", "--name", "agent"]).ok();
+    installation.gantry(&["node", "token", "create", "n1", "--name", "agent"]).ok();
     assert!(lines.next().unwrap().unwrap().contains("\"agent\""));
 
     // The command ends when its reader is gone, even if nothing changes.
@@ -1103,110 +1152,123 @@ async fn watched_lists_are_paged_and_updated() {
             .count()
     };
     assert_eq!(open(lines.next().unwrap().unwrap()), 0);
-    house.gantry(&["deployment", "propose", "edge"]).ok();
+    installation.gantry(&["deployment", "propose", "edge"]).ok();
     assert_eq!(open(lines.next().unwrap().unwrap()), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn converge_waits_and_log_is_shown() {
-    let house = House::new().await;
-    let file = house.file("web.yaml", "deployment: web\nbindings: {app: [n1], hello: [n2]}\n");
-    let target = house.passes(&file);
-    let late = house.gantry(&["converge", "web", "--timeout", "1s"]).no(124, "--timeout");
+    let installation = Installation::new().await;
+    let file =
+        installation.file("web.yaml", "deployment: web\nbindings: {app: [n1], hello: [n2]}\n");
+    let target = installation.passes(&file);
+    let late = installation.gantry(&["converge", "web", "--timeout", "1s"]).no(124, "--timeout");
     assert!(late.out.is_empty(), "{late:?}");
-    house.gantry(&["deployment", "hold", "web", "--reason", "disks"]).ok();
-    let worker = house.worker();
+    installation.gantry(&["deployment", "hold", "web", "--reason", "disks"]).ok();
+    let worker = installation.worker();
     // The worker finds the nodes first. After that, nothing happens without a person.
     for command in [
         ["converge", "web"].as_slice(),
         &["wait", "deployment", "web"],
         &["converge", "--blueprint", &target],
     ] {
-        let held = house.gantry(&[command, &["--timeout", "90s"]].concat()).no(1, "need a person");
+        let held =
+            installation.gantry(&[command, &["--timeout", "90s"]].concat()).no(1, "need a person");
         assert!(held.out.contains("eployment web was put on hold by"), "{held:?}");
     }
-    house.gantry(&["deployment", "release", "web", "--reason", "done"]).ok();
-    house.gantry(&["wait", "deployment", "web", "--timeout", "90s"]).ok();
-    assert!(house.gantry(&["converge", "--blueprint", &target]).ok().contains("is converged"));
-    assert!(house.gantry(&["converge", "--all"]).ok().contains("Deployment web is converged"));
+    installation.gantry(&["deployment", "release", "web", "--reason", "done"]).ok();
+    installation.gantry(&["wait", "deployment", "web", "--timeout", "90s"]).ok();
+    assert!(
+        installation.gantry(&["converge", "--blueprint", &target]).ok().contains("is converged")
+    );
+    assert!(
+        installation.gantry(&["converge", "--all"]).ok().contains("Deployment web is converged")
+    );
     drop(worker);
 
-    let runs = house.gantry(&["run", "list", "--role", "hello", "--json"]).json();
+    let runs = installation.gantry(&["run", "list", "--role", "hello", "--json"]).json();
     let run = runs["runs"][0]["id"].to_string();
-    let log = house.gantry(&["logs", &run, "--follow"]).ok();
-    assert!(log.contains("hello from here\ncoloured\n") && !log.contains('\x1b'), "{log:?}");
-    let raw = house.gantry(&["logs", &run, "--raw"]).ok();
+    let log = installation.gantry(&["logs", &run, "--follow"]).ok();
+    assert!(log.contains("hello from here\ncolored\n") && !log.contains('\x1b'), "{log:?}");
+    let raw = installation.gantry(&["logs", &run, "--raw"]).ok();
     assert!(raw.contains("col\x1b[31moured\x1b]0;title\x07\u{9b}m\n"), "{raw:?}");
-    let json = house.gantry(&["logs", &run, "--json"]).ok();
+    let json = installation.gantry(&["logs", &run, "--json"]).ok();
     assert!(json.contains("\\u001b[31m") && json.contains("\\u009b"), "{json:?}");
-    let behind = house.gantry(&["logs", &run, "--since-byte", "5"]).ok();
+    let behind = installation.gantry(&["logs", &run, "--since-byte", "5"]).ok();
     assert_eq!(behind, log[5..], "from a byte on, without gap");
-    let found = house.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();
+    let found = installation.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();
     assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
-    let none = house.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "No line of run");
+    let none = installation.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "No line of run");
     assert!(!none.err.contains("so far"), "it has ended: {none:?}");
     assert_eq!(
-        house.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(),
+        installation.gantry(&["logs", &run, "--since-byte", "-99999"]).ok(),
         log,
         "counted from its end"
     );
-    house.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
-    house
+    installation.gantry(&["logs", &run, "--find", ""]).no(2, "--find");
+    installation
         .gantry(&["logs", &run, "--since-byte", "99999"])
         .no(2, "99999 is after the end of the log");
-    house.gantry(&["node", "list", "--sort", "colour"]).no(2, "unknown sort order");
-    house.gantry(&["pending", "--reason", "zzz"]).no(2, "zzz");
+    installation.gantry(&["node", "list", "--sort", "color"]).no(2, "unknown sort order");
+    installation.gantry(&["pending", "--reason", "zzz"]).no(2, "zzz");
     assert_eq!(
-        house.gantry(&["pending", "--reason", "failed"]).ok(),
+        installation.gantry(&["pending", "--reason", "failed"]).ok(),
         "No pending steps with this reason.\n"
     );
-    house.gantry(&["pending", "--sort", "colour"]).no(2, "unknown sort order");
-    house.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
-    let page = house.gantry(&["run", "show", &run]).ok();
+    installation.gantry(&["pending", "--sort", "color"]).no(2, "unknown sort order");
+    installation.gantry(&["run", "list", "--since", "99999999h"]).no(2, "before the year 1");
+    let page = installation.gantry(&["run", "show", &run]).ok();
     assert!(
         page.starts_with(&format!("Run {run}: hello on n2.house.example.com, succeeded\n")),
         "{page}"
     );
-    let page = house.gantry(&["noderole", "show", "n2/hello"]).ok();
+    let page = installation.gantry(&["noderole", "show", "n2/hello"]).ok();
     assert!(page.starts_with("hello on n2.house.example.com: ACTIVE, since "), "{page}");
-    house.gantry(&["workers", "nobody"]).no(4, "Worker nobody does not exist");
-    let worker = house.gantry(&["workers", "--json"]).json()["workers"][0]["name"]
+    installation.gantry(&["workers", "nobody"]).no(4, "Worker nobody does not exist");
+    let worker = installation.gantry(&["workers", "--json"]).json()["workers"][0]["name"]
         .as_str()
         .unwrap()
         .to_owned();
-    let page = house.gantry(&["workers", &worker]).ok();
+    let page = installation.gantry(&["workers", &worker]).ok();
     assert!(
         page.starts_with(&format!("Worker {worker}: ")) && page.contains("\n  leased "),
         "{page}"
     );
-    let page = house.gantry(&["node", "show", "n2"]).ok();
+    let page = installation.gantry(&["node", "show", "n2"]).ok();
     assert!(page.starts_with("n2.house.example.com: ") && page.contains("\nhello "), "{page}");
-    let page = house.gantry(&["role", "show", "hello"]).ok();
+    let page = installation.gantry(&["role", "show", "hello"]).ok();
     assert!(page.starts_with("Role hello: of ") && page.contains("\nweb "), "{page}");
-    assert_eq!(house.gantry(&["role", "script", "hello"]).ok(), SCRIPT, "as it is");
-    let script = house
-        .gantry(&["role", "script", "hello", "10-say", "--barclamp", "house", "--json"])
+    assert_eq!(installation.gantry(&["role", "script", "hello"]).ok(), SCRIPT, "as it is");
+    let script = installation
+        .gantry(&["role", "script", "hello", "10-say", "--barclamp", "installation", "--json"])
         .json();
     assert_eq!(script["text"], SCRIPT);
     assert_eq!(
-        house.gantry(&["role", "script", "--hash", script["hash"].as_str().unwrap()]).ok(),
+        installation.gantry(&["role", "script", "--hash", script["hash"].as_str().unwrap()]).ok(),
         SCRIPT
     );
-    house.gantry(&["role", "script", "hello", "10-sag"]).no(4, "did you mean 10-say?");
-    house.gantry(&["role", "script", "app"]).no(4, "Role app has no scripts");
-    house.gantry(&["role", "script"]).no(2, "ROLE");
-    let graph = house.gantry(&["deployment", "graph", "web"]).ok();
+    installation.gantry(&["role", "script", "hello", "10-sag"]).no(4, "did you mean 10-say?");
+    installation.gantry(&["role", "script", "app"]).no(4, "Role app has no scripts");
+    installation.gantry(&["role", "script"]).no(2, "ROLE");
+    let graph = installation.gantry(&["deployment", "graph", "web"]).ok();
     assert!(
         graph.starts_with("web: ") && graph.contains("ACTIVE") && graph.contains(" web:app\n"),
         "{graph}"
     );
-    let near =
-        house.gantry(&["deployment", "graph", "web", "--focus", "web:app", "--roles", "app"]);
+    let near = installation.gantry(&[
+        "deployment",
+        "graph",
+        "web",
+        "--focus",
+        "web:app",
+        "--roles",
+        "app",
+    ]);
     assert!(near.ok().contains("app on n1"), "{near:?}");
-    house.gantry(&["deployment", "graph", "web", "--focus", "web:none"]).no(4, "");
-    house.gantry(&["deployment", "graph", "web", "--steps", "2"]).no(2, "--focus");
-    let carriers = house.gantry(&["deployment", "noderoles", "web", "app"]).ok();
+    installation.gantry(&["deployment", "graph", "web", "--focus", "web:none"]).no(4, "");
+    installation.gantry(&["deployment", "graph", "web", "--steps", "2"]).no(2, "--focus");
+    let carriers = installation.gantry(&["deployment", "noderoles", "web", "app"]).ok();
     assert!(carriers.contains("n1.house.example.com  ACTIVE"), "{carriers}");
-    house.gantry(&["wait", "run", &run]).ok();
-    house.gantry(&["logs", "999999"]).no(4, "");
+    installation.gantry(&["wait", "run", &run]).ok();
+    installation.gantry(&["logs", "999999"]).no(4, "");
 }

@@ -26,7 +26,7 @@ const CHANGES: usize = 12;
 /// its guards.
 const WARM: usize = 8;
 
-struct House {
+struct Installation {
     database: TestDatabase,
     control: Control,
     ada: Actor,
@@ -39,7 +39,7 @@ fn role(n: usize) -> RoleName {
     RoleName::parse(&format!("r{n}")).unwrap()
 }
 
-impl House {
+impl Installation {
     async fn new(nodes: usize) -> Self {
         let database = TestDatabase::new().await;
         let store = Store::over(database.app().clone());
@@ -112,30 +112,30 @@ async fn main() {
     }
     let nodes =
         std::env::var("GANTRY_BENCH_NODES").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
-    let house = House::new(nodes).await;
+    let installation = Installation::new(nodes).await;
     let began = Instant::now();
-    let all = house.nodes.iter().map(|node| {
-        Edit::Bind(edit::Bind { deployment: house.web, node: *node, role: role(ROLES - 1) })
+    let all = installation.nodes.iter().map(|node| {
+        Edit::Bind(edit::Bind { deployment: installation.web, node: *node, role: role(ROLES - 1) })
     });
-    let all = house.approved(all.collect()).await;
+    let all = installation.approved(all.collect()).await;
     println!("planned and submitted {} noderoles in {:.1?}", nodes * ROLES, began.elapsed());
     let began = Instant::now();
-    house.control.commit(&house.ada, all).await.unwrap();
+    installation.control.commit(&installation.ada, all).await.unwrap();
     println!("committed them in {:.1?}", began.elapsed());
-    sqlx::query("ANALYZE").execute(house.database.owner()).await.unwrap();
+    sqlx::query("ANALYZE").execute(installation.database.owner()).await.unwrap();
 
     let mut took = Vec::new();
     for n in 0..WARM + CHANGES {
         let again = |r: usize| {
             Edit::Rerun(edit::Rerun {
-                node: house.nodes[n * 7 % nodes],
+                node: installation.nodes[n * 7 % nodes],
                 noderole: NoderoleKey::first(role(r)),
                 reason: "measured".into(),
             })
         };
-        let submission = house.approved((0..ROLES).map(again).collect()).await;
+        let submission = installation.approved((0..ROLES).map(again).collect()).await;
         let began = Instant::now();
-        house.control.commit(&house.ada, submission).await.unwrap();
+        installation.control.commit(&installation.ada, submission).await.unwrap();
         took.push(began.elapsed());
     }
     let first = took.drain(..WARM).max().unwrap();

@@ -5,7 +5,7 @@
 //! people by the queries of their lists.
 
 use api::Problem;
-use api::search::{Found, HITS, Hit, HitKind, MAX_QUERY_CHARS, SearchWanted};
+use api::search::{HITS, Hit, HitKind, MAX_QUERY_CHARS, SearchQuery, SearchResults};
 use engine::catalog::version::newest;
 use engine::cluster::{SkeletonDeployment, SkeletonNode};
 use engine::ids::{DeploymentId, NodeId, PersonId, ReviewId, RunId};
@@ -50,7 +50,11 @@ fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
 
 impl Control {
     /// Searches each kind by name.
-    pub async fn search(&self, actor: &Actor, query: &SearchWanted) -> Result<Found, Problem> {
+    pub async fn search(
+        &self,
+        actor: &Actor,
+        query: &SearchQuery,
+    ) -> Result<SearchResults, Problem> {
         actor.require(Permission::Viewer)?;
         let text = text::asked(&query.q)?
             .ok_or_else(|| Problem::invalid("q: must not be empty. Enter a search text."))?;
@@ -80,7 +84,7 @@ impl Control {
                 false => Default::default(),
             },
         ];
-        let mut found = Found::default();
+        let mut found = SearchResults::default();
         for (kind, (hits, more)) in HitKind::ALL.into_iter().zip(parts) {
             found.hits.extend(hits);
             found.more.extend(more.then_some(kind));

@@ -1,7 +1,7 @@
 //! The list of workers, for operators.
 
 use api::Problem;
-use api::workers::{MAX_RUNS, Phase, WorkerPage, WorkerSort, WorkerView, WorkersWanted};
+use api::workers::{MAX_RUNS, Phase, WorkerPage, WorkerSort, WorkerView, WorkersQuery};
 use engine::ids::RunId;
 use store::workers::{WorkerFilter, WorkerRow};
 use uuid::Uuid;
@@ -16,7 +16,7 @@ impl Control {
     pub async fn workers(
         &self,
         actor: &Actor,
-        query: &WorkersWanted,
+        query: &WorkersQuery,
     ) -> Result<WorkerPage, Problem> {
         actor.require(Permission::Viewer)?;
         let sort = match query.sort.by {

@@ -21,7 +21,7 @@ use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{RestoreInput, restore};
-use engine::plan::{Edit, NumberedEdit, edit, lift, materialise, resolve};
+use engine::plan::{Edit, NumberedEdit, edit, lift, materialize, resolve};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -166,7 +166,7 @@ fn main() {
         .filter(|refused| !["already_bound", "role_exists"].contains(&refused.code.as_str()))
         .collect();
     assert!(others.is_empty(), "{others:?}");
-    let full = materialise(&blueprint, &|_| None, &effects).unwrap().blueprint;
+    let full = materialize(&blueprint, &|_| None, &effects).unwrap().blueprint;
     let skeleton = Skeleton::of(&full, [], &catalog).unwrap();
 
     for (what, first) in [("fresh", fresh), ("alike", alike), ("all different", different)] {

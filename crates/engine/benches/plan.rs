@@ -22,7 +22,7 @@ use engine::catalog::{Barclamp, Catalog, Flags, Role};
 use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::{Edit, NumberedEdit, edit, materialise, resolve};
+use engine::plan::{Edit, NumberedEdit, edit, materialize, resolve};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -162,9 +162,9 @@ fn main() {
             .map(|(_, fqdn, at)| (fqdn.clone(), *at).into())
     };
     effects = resolve(&skeleton, &catalog, &one_by_one);
-    let mut full = materialise(&blueprint, &bare, &effects).unwrap().blueprint;
+    let mut full = materialize(&blueprint, &bare, &effects).unwrap().blueprint;
     let taken =
-        median(3, || full = black_box(materialise(&blueprint, &bare, &effects).unwrap().blueprint));
+        median(3, || full = black_box(materialize(&blueprint, &bare, &effects).unwrap().blueprint));
     say("  and written down as documents", taken, "-");
     let taken =
         median(5, || drop(black_box(Skeleton::of(&full, nodes.clone(), &catalog).unwrap())));
@@ -185,6 +185,6 @@ fn main() {
         black_box(effects.hash().unwrap());
     });
     say("one more member of the cluster that all wait for", taken, "5 ms (16 ms in a browser)");
-    let taken = median(10, || drop(black_box(materialise(&full, &bare, &more).unwrap())));
+    let taken = median(10, || drop(black_box(materialize(&full, &bare, &more).unwrap())));
     say("  and one more bind written down, root and all", taken, "-");
 }

@@ -158,7 +158,7 @@ impl StageReport {
 }
 
 /// Builds the report on these edits. `findings` are those of lint. `None`: the effects cannot be
-/// materialised, so lint could not run.
+/// materialized, so lint could not run.
 pub fn report(
     skeleton: &Skeleton,
     catalog: &Catalog,

@@ -96,7 +96,7 @@ fn each_event_in_each_state_is_correct() {
         (failed(false), [None, None, Some(Error), None, None]),
         (Event::Lost { generation: NOW }, [None, None, Some(Todo), None, None]),
         (Event::NeverStarted, [None, None, Some(Todo), None, None]),
-        (Event::Cancelled { by: "ada".into() }, [None, None, Some(Error), None, None]),
+        (Event::Canceled { by: "ada".into() }, [None, None, Some(Error), None, None]),
         (Event::Retry { why: Why::Retry }, [None, None, None, None, Some(Todo)]),
         (rerun(7), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
         (rerun(8), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
@@ -429,9 +429,9 @@ fn barrier_propagates_reruns_and_errors() {
     apply_to(&mut world, 1, rerun()).unwrap();
     assert_eq!(states(&world)[2..], [(Active, 1), (Active, 0)]);
     apply_to(&mut world, 1, Event::Started).unwrap();
-    apply_to(&mut world, 1, Event::Cancelled { by: "ada".into() }).unwrap();
+    apply_to(&mut world, 1, Event::Canceled { by: "ada".into() }).unwrap();
     assert_eq!(states(&world), [(Error, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1)]);
-    assert_eq!(world.steps[&id(1)].progress.error.as_deref(), Some("cancelled by ada"));
+    assert_eq!(world.steps[&id(1)].progress.error.as_deref(), Some("canceled by ada"));
 }
 
 #[test]

@@ -63,7 +63,7 @@ enum Op {
     Grow,
     NodeDown(usize),
     NodeUp(usize),
-    Wait,
+    PendingReason,
 }
 
 fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
@@ -139,7 +139,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => Just(Op::Grow),
         1 => (0..NODES).prop_map(Op::NodeDown),
         2 => (0..NODES).prop_map(Op::NodeUp),
-        1 => Just(Op::Wait),
+        1 => Just(Op::PendingReason),
     ]
 }
 
@@ -893,7 +893,7 @@ impl Cluster {
             }
             Op::Cancel(n) => running(n)
                 .into_iter()
-                .for_each(|s| self.end(s, |_| Event::Cancelled { by: "ada".into() })),
+                .for_each(|s| self.end(s, |_| Event::Canceled { by: "ada".into() })),
             Op::Retry(n) => self.pick(StepState::Error, *n).into_iter().for_each(|s| self.retry(s)),
             Op::Drift(n) => {
                 let all: Vec<StepId> = self.world.steps.keys().copied().collect();
@@ -910,7 +910,7 @@ impl Cluster {
             }
             Op::NodeDown(n) => self.node_down(*n),
             Op::NodeUp(n) => self.node_up(*n),
-            Op::Wait => self.now += Duration::from_secs(7).as_micros() as i64,
+            Op::PendingReason => self.now += Duration::from_secs(7).as_micros() as i64,
         }
     }
 

@@ -20,7 +20,7 @@ use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outs
 use engine::plan::effects::Why;
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
-    Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, SideEffects, edit, materialise, resolve,
+    Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, SideEffects, edit, materialize, resolve,
     resolve_with, resolve_with_rules,
 };
 use engine::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
@@ -139,7 +139,7 @@ impl World {
     fn commit(&mut self, edits: &[Edit]) -> Effects {
         let effects = self.effects(edits);
         assert_eq!(effects.refused, []);
-        let done = materialise(
+        let done = materialize(
             &self.blueprint,
             &|id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into()),
             &effects,

@@ -2,7 +2,7 @@
 //!
 //! * The result is the same every time, also through JSON. A browser receives only the catalog
 //!   entries in use. It computes the server's result by hash, or reports that it cannot.
-//! * Effects are complete: after materialising, nothing is left to do.
+//! * Effects are complete: after materializing, nothing is left to do.
 //! * Unbinding everything that was bound restores the previous root, byte for byte.
 //! * After any edits, every edge has both ends. Ranks are exactly the longest paths, so there is no
 //!   cycle. A node has only noderoles of its deployment and of ancestors. A barrier represents all
@@ -40,7 +40,7 @@ use engine::plan::ground::versions;
 use engine::plan::lift::{RoleDropPreview, lift};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Restore, RestoreInput, State, Wanted, restore};
-use engine::plan::{Edit, Effects, Ground, Grounded, NumberedEdit, edit, materialise, resolve};
+use engine::plan::{Edit, Effects, Ground, Grounded, NumberedEdit, edit, materialize, resolve};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -371,7 +371,7 @@ impl World {
     /// Applies effects. The updated skeleton must equal one that is built from scratch.
     fn take(&mut self, effects: &Effects) {
         let mut skeleton = self.skeleton();
-        let after = materialise(&self.blueprint, &|_| None, effects).unwrap().blueprint;
+        let after = materialize(&self.blueprint, &|_| None, effects).unwrap().blueprint;
         skeleton.follow(&self.blueprint, &after, [], &self.catalog).unwrap();
         self.blueprint = after;
         assert_eq!(skeleton, self.skeleton());

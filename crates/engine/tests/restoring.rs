@@ -12,7 +12,7 @@ use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Restore, RestoreInput, restore};
-use engine::plan::{Edit, MAX_LISTED, NumberedEdit, edit, materialise, resolve};
+use engine::plan::{Edit, MAX_LISTED, NumberedEdit, edit, materialize, resolve};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -107,7 +107,7 @@ fn taken(blueprint: &Blueprint, catalog: &Catalog, edits: &[Edit]) -> Blueprint 
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
     let effects = resolve(&skeleton, catalog, &numbered);
     assert_eq!(effects.refused, vec![]);
-    materialise(blueprint, &|_| None, &effects).unwrap().blueprint
+    materialize(blueprint, &|_| None, &effects).unwrap().blueprint
 }
 
 fn restored(now: &Blueprint, then: &Blueprint, catalog: &Catalog) -> Restore {

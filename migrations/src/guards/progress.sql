@@ -107,7 +107,7 @@ BEGIN
                     OR n.skipped IS NOT NULL
                   OR o.applied_generation = n.generation AND (n.destructive OR n.cause IS NULL)))
                 THEN 'becomes ACTIVE, but its run did not succeed'
-              WHEN n.state = 'error' AND r.outcome NOT IN ('failed', 'lost', 'cancelled')
+              WHEN n.state = 'error' AND r.outcome NOT IN ('failed', 'lost', 'canceled')
                 THEN 'becomes ERROR, but its run did not fail'
               WHEN n.state IN ('todo', 'blocked') AND n.destructive AND r.generation = n.generation
                 AND r.outcome <> 'unstarted'
@@ -200,20 +200,20 @@ CREATE TRIGGER guard_cause AFTER UPDATE OF cause ON step FOR EACH ROW
     AND NEW.cause !~ '^(changed|slice|data|hook|drift|node_back|retry)( again)?$')
   EXECUTE FUNCTION guard_cause();
 
-CREATE OR REPLACE FUNCTION guard_cancelled_by() RETURNS trigger
+CREATE OR REPLACE FUNCTION guard_canceled_by() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF owns_tables() THEN
     RETURN NULL;
   END IF;
   IF NEW.superseded THEN
-    IF NEW.error = 'cancelled by the commit of blueprint ' || (committed_here()).number
+    IF NEW.error = 'canceled by the commit of blueprint ' || (committed_here()).number
        AND (SELECT s.generation FROM step s WHERE s.id = NEW.step_id) = (committed_here()).number
          THEN
       RETURN NULL;
     END IF;
   ELSIF acting_operates((SELECT l.deployment_id FROM concurrency_group l WHERE l.id = NEW.concurrency_group_id)) THEN
-    IF NEW.error = 'cancelled by ' || (SELECT p.name FROM person p WHERE p.id = acting_person())
+    IF NEW.error = 'canceled by ' || (SELECT p.name FROM person p WHERE p.id = acting_person())
       THEN
       RETURN NULL;
     END IF;
@@ -222,14 +222,14 @@ BEGIN
     'Cannot cancel run %: the transaction does not act for the operator whom it names', NEW.id
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
--- The end of a cancelled run repeats the name that was written before.
-CREATE TRIGGER guard_cancelled_by AFTER UPDATE OF cancel_requested, superseded, error ON run
+-- The end of a canceled run repeats the name that was written before.
+CREATE TRIGGER guard_canceled_by AFTER UPDATE OF cancel_requested, superseded, error ON run
   FOR EACH ROW
   WHEN ((NEW.cancel_requested, NEW.superseded) IS DISTINCT FROM (OLD.cancel_requested,
     OLD.superseded)
         OR NEW.error IS DISTINCT FROM OLD.error
-           AND (NEW.state <> 'ended' OR NEW.error LIKE 'cancelled by %'))
-  EXECUTE FUNCTION guard_cancelled_by();
+           AND (NEW.state <> 'ended' OR NEW.error LIKE 'canceled by %'))
+  EXECUTE FUNCTION guard_canceled_by();
 
 -- No code writes system data yet. It is empty at first and again when a noderole is restored.
 CREATE OR REPLACE FUNCTION guard_system_data() RETURNS trigger
@@ -334,8 +334,8 @@ BEGIN
     FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN node n ON n.id = s.node_id CROSS JOIN head h
       WHERE s.id = NEW.step_id;
   ELSIF OLD.state = 'queued' AND NEW.state = 'ended' THEN
-    why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'cancelled') THEN 'it never started'
-                WHEN NEW.outcome = 'cancelled' AND NOT OLD.cancel_requested
+    why := CASE WHEN NEW.outcome NOT IN ('unstarted', 'canceled') THEN 'it never started'
+                WHEN NEW.outcome = 'canceled' AND NOT OLD.cancel_requested
                   THEN 'its cancellation was not requested' END;
   ELSIF OLD.state = 'running' AND NEW.state = 'ended' THEN
     -- Only workers know the outcome of a run. The server ends running runs only on nodes that its

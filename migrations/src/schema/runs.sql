@@ -164,7 +164,7 @@ CREATE TABLE run (
   state                 text        NOT NULL DEFAULT 'queued'
       CHECK (state IN ('queued', 'running', 'ended')),
   outcome               text
-      CHECK (outcome IN ('succeeded', 'failed', 'lost', 'cancelled', 'late', 'unstarted')),
+      CHECK (outcome IN ('succeeded', 'failed', 'lost', 'canceled', 'late', 'unstarted')),
   superseded            boolean     NOT NULL DEFAULT false,
   worker_id             uuid,
   queued_at             timestamptz NOT NULL DEFAULT now(),
@@ -213,7 +213,7 @@ COMMENT ON COLUMN run.failures IS
   'failures + 1.';
 COMMENT ON COLUMN run.outcome IS 'unstarted: it ended in the queue, before a worker leased it.';
 COMMENT ON COLUMN run.superseded IS
-  'A commit changed the step and cancelled this run. The step continues with the new target.';
+  'A commit changed the step and canceled this run. The step continues with the new target.';
 COMMENT ON COLUMN run.ended_xid IS
   'The transaction that ended the run, written by a trigger. NULL: the run is open.';
 COMMENT ON COLUMN run.lease_until IS

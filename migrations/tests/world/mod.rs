@@ -269,7 +269,7 @@ impl World {
         role: &str,
         target: i64,
     ) -> Uuid {
-        let lane: i64 = sqlx::query_scalar(
+        let concurrency_group: i64 = sqlx::query_scalar(
             "INSERT INTO concurrency_group (deployment_id, name) VALUES ($1, $2)
              ON CONFLICT (deployment_id, name) DO UPDATE SET mode = excluded.mode RETURNING id",
         )
@@ -298,7 +298,7 @@ impl World {
         .bind(step)
         .bind(noderole)
         .bind(node)
-        .bind(lane)
+        .bind(concurrency_group)
         .bind(target)
         .bind(&self.role)
         .execute(tx)

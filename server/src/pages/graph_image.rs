@@ -29,7 +29,7 @@ pub(crate) async fn of_deployment(
     let address = Address::from_pairs(addresses::graph_of(&name), query.0);
     let view = state.control.graph(&actor, &name, &address.wish, Lost::Note).await?;
     let name = format!("graph-{}.svg", view.deployment);
-    Ok(file(&name, svg(&view, address.colour)))
+    Ok(file(&name, svg(&view, address.color)))
 }
 
 pub(crate) async fn of_review(
@@ -40,7 +40,7 @@ pub(crate) async fn of_review(
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(addresses::review(id), query.0);
     let view = state.control.review_graph(&actor, id, &address.wish, Lost::Note).await?;
-    Ok(file(&format!("review-{id}.svg"), svg(&view, address.colour)))
+    Ok(file(&format!("review-{id}.svg"), svg(&view, address.color)))
 }
 
 /// Names of deployments and numbers of reviews are plain ASCII, so they are valid in a header.

@@ -1,7 +1,7 @@
 //! `/api/v1/audit`: entries, the check of their chain, and the export for offline verification.
 
 use api::Problem;
-use api::audit::{AuditPage, AuditWanted, ChainView, ChainWanted};
+use api::audit::{AuditPage, AuditQuery, ChainQuery, ChainView};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -45,7 +45,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn audit(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<AuditWanted>,
+    QueryParams(wanted): QueryParams<AuditQuery>,
 ) -> Answer<AuditPage> {
     Ok(Json(state.control.audit(&actor, &wanted).await?))
 }
@@ -53,7 +53,7 @@ async fn audit(
 async fn chain(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ChainWanted>,
+    QueryParams(wanted): QueryParams<ChainQuery>,
 ) -> Answer<ChainView> {
     Ok(Json(state.control.audit_chain(&actor, wanted).await?))
 }
@@ -61,7 +61,7 @@ async fn chain(
 async fn export(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ChainWanted>,
+    QueryParams(wanted): QueryParams<ChainQuery>,
 ) -> Result<Response, Refusal> {
     let (chain, header) = state.control.audit_export(&actor, wanted).await?;
     let name = format!("attachment; filename=\"audit-{}-{}.jsonl\"", header.after + 1, header.end);
@@ -92,8 +92,8 @@ fn lines(
             chain = next;
             yield written(&part, &mut totals)?;
         }
-        let mut stage = if after == 0 { Stage::default() } else { Stage::Done };
-        while stage != Stage::Done {
+        let mut stage = if after == 0 { Stage::default() } else { Stage::Success };
+        while stage != Stage::Success {
             let (part, next) = control.audit_rows(end, stage).await?;
             stage = next;
             if !part.is_empty() {

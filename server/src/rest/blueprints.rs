@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::blueprints::{BlueprintPage, BlueprintsWanted, Comparison, MAX_DOCUMENTS, Point};
-use api::overview::{BlueprintView, BlueprintWanted};
+use api::blueprints::{BlueprintPage, BlueprintsQuery, Comparison, MAX_DOCUMENTS, Point};
+use api::overview::{BlueprintQuery, BlueprintView};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -46,7 +46,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn blueprints(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<BlueprintsWanted>,
+    QueryParams(wanted): QueryParams<BlueprintsQuery>,
 ) -> Answer<BlueprintPage> {
     Ok(Json(state.control.targets(&actor, &wanted).await?))
 }
@@ -126,7 +126,7 @@ async fn target(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(number): PathParams<BlueprintNumber>,
-    QueryParams(wanted): QueryParams<BlueprintWanted>,
+    QueryParams(wanted): QueryParams<BlueprintQuery>,
 ) -> Answer<BlueprintView> {
     let wait = Duration::from_secs(wanted.wait.into());
     if wait > limits::MAX_WAIT {

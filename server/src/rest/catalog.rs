@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use api::catalog::{
-    BarclampsWanted, CatalogPage, ImportPage, ImportsWanted, RoleGraph, RoleGraphWanted, RolePage,
-    RoleView, RoleWanted, RolesWanted,
+    BarclampsQuery, CatalogPage, ImportPage, ImportsQuery, RoleGraph, RoleGraphQuery, RolePage,
+    RoleQuery, RoleView, RolesQuery,
 };
 use axum::Json;
 use axum::extract::State;
@@ -66,7 +66,7 @@ async fn script(
 async fn catalog(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<BarclampsWanted>,
+    QueryParams(wanted): QueryParams<BarclampsQuery>,
 ) -> Answer<CatalogPage> {
     Ok(Json(state.control.find_barclamps(&actor, &wanted).await?))
 }
@@ -74,7 +74,7 @@ async fn catalog(
 async fn roles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<RolesWanted>,
+    QueryParams(wanted): QueryParams<RolesQuery>,
 ) -> Answer<RolePage> {
     Ok(Json(state.control.roles(&actor, &wanted).await?))
 }
@@ -83,7 +83,7 @@ async fn role(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
-    QueryParams(wanted): QueryParams<RoleWanted>,
+    QueryParams(wanted): QueryParams<RoleQuery>,
 ) -> Answer<RoleView> {
     Ok(Json(state.control.role(&actor, &name, &wanted).await?))
 }
@@ -91,7 +91,7 @@ async fn role(
 async fn role_graph(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<RoleGraphWanted>,
+    QueryParams(wanted): QueryParams<RoleGraphQuery>,
 ) -> Answer<RoleGraph> {
     Ok(Json(state.control.role_graph(&actor, &wanted).await?))
 }
@@ -99,7 +99,7 @@ async fn role_graph(
 async fn imports(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ImportsWanted>,
+    QueryParams(wanted): QueryParams<ImportsQuery>,
 ) -> Answer<ImportPage> {
     Ok(Json(state.control.imports(&actor, &wanted).await?))
 }

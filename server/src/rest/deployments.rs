@@ -1,10 +1,10 @@
 //! `/api/v1/deployments`: lists, the board, progress, hold, priority, and proposals that begin at a
 //! deployment.
 
-use api::deployments::{DeploymentPage, DeploymentsWanted};
+use api::deployments::{DeploymentPage, DeploymentsQuery};
 use api::overview::DeploymentProgress;
 use api::proposals::Restored;
-use api::views::board::{Board, RoleNoderoles, RoleNoderolesWanted};
+use api::views::board::{Board, RoleNoderoles, RoleNoderolesQuery};
 use axum::Json;
 use axum::extract::State;
 use engine::catalog::read::MAX_PRIORITY;
@@ -18,7 +18,7 @@ use crate::http::contract::{Operations, op};
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::proposals::{Proposed, proposal_created};
-use crate::rest::{Answer, CreatedWithLocation, Done, Nothing};
+use crate::rest::{Answer, CreatedWithLocation, EmptyObject, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/deployments", deployments, op("listDeployments", "List deployments"))
@@ -64,7 +64,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn deployments(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<DeploymentsWanted>,
+    QueryParams(wanted): QueryParams<DeploymentsQuery>,
 ) -> Answer<DeploymentPage> {
     Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
 }
@@ -89,7 +89,7 @@ async fn role_noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
-    QueryParams(wanted): QueryParams<RoleNoderolesWanted>,
+    QueryParams(wanted): QueryParams<RoleNoderolesQuery>,
 ) -> Answer<RoleNoderoles> {
     Ok(Json(state.control.find_role_noderoles(&actor, &name, &wanted).await?))
 }
@@ -98,7 +98,7 @@ async fn propose(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
-    OptionalJson(_): OptionalJson<Nothing>,
+    OptionalJson(_): OptionalJson<EmptyObject>,
 ) -> CreatedWithLocation<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     let proposal = state.control.propose(&actor, deployment).await?;
@@ -118,10 +118,10 @@ async fn hold(
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
     JsonBody(holding): JsonBody<HoldRequest>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     state.control.hold(&actor, deployment, holding.on_hold, holding.reason).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -150,10 +150,10 @@ async fn prioritise(
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
     JsonBody(wanted): JsonBody<PriorityRequest>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
     state.control.prioritise(&actor, deployment, wanted.priority, wanted.reason).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

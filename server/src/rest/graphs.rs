@@ -39,7 +39,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 /// Selection and display options of a graph.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-struct GraphWanted {
+struct GraphQuery {
     /// Roles to expand into single noderoles, separated by commas.
     roles: String,
     /// Nodes to expand into single noderoles, by full or short name, separated by commas.
@@ -85,10 +85,10 @@ fn said(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-impl TryFrom<GraphWanted> for GraphOptions {
+impl TryFrom<GraphQuery> for GraphOptions {
     type Error = Problem;
 
-    fn try_from(wanted: GraphWanted) -> Result<Self, Problem> {
+    fn try_from(wanted: GraphQuery) -> Result<Self, Problem> {
         let role = |name: &str| {
             RoleName::parse(name).map_err(|error| {
                 Problem::invalid(format!(
@@ -161,7 +161,7 @@ async fn of_deployment(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
-    QueryParams(wanted): QueryParams<GraphWanted>,
+    QueryParams(wanted): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
     Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, Lost::Refused).await?))
 }
@@ -170,7 +170,7 @@ async fn of_review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
-    QueryParams(wanted): QueryParams<GraphWanted>,
+    QueryParams(wanted): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
     if wanted.blueprint.is_some() {
         let detail = "Invalid `blueprint`: a review always changes the current target. Omit it, or \
@@ -198,7 +198,7 @@ mod tests {
                 .flatten();
             (name, number.map_or_else(|| value.clone().into(), serde_json::Value::from))
         });
-        let wanted: GraphWanted =
+        let wanted: GraphQuery =
             serde_json::from_value(serde_json::Value::Object(fields.collect()))
                 .expect("words that it knows");
         wanted.try_into()

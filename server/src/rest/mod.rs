@@ -116,14 +116,14 @@ pub(crate) fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, P
 
 /// A proposal at a version.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct AtVersion {
+pub(crate) struct ProposalVersion {
     version: i32,
 }
 
 /// Change of one version of a proposal.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct OnVersion {
+pub(crate) struct ExpectedProposalVersion {
     /// Expected version of the proposal. Optional if `If-Match` names it.
     #[serde(default)]
     version: Option<i32>,
@@ -131,9 +131,9 @@ pub(crate) struct OnVersion {
 
 /// Success without further data.
 #[derive(Debug, Serialize, JsonSchema)]
-pub(crate) struct Done {}
+pub(crate) struct Success {}
 
 /// An empty object.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
+pub(crate) struct EmptyObject {}

@@ -1,7 +1,7 @@
 //! `/api/v1/noderoles`: a noderole, its data, and its retry.
 
 use api::deployments::NoderoleView;
-use api::values::{ValuesView, ValuesWanted};
+use api::values::{ValuesQuery, ValuesView};
 use axum::Json;
 use axum::extract::State;
 use engine::ids::NoderoleId;
@@ -12,7 +12,7 @@ use crate::AppState;
 use crate::http::contract::{Operations, op};
 use crate::http::problems::{JsonBody, PathParams, QueryParams};
 use crate::http::session::SignedIn;
-use crate::rest::{Answer, Done};
+use crate::rest::{Answer, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/noderoles/{id}", noderole, op("getNoderole", "Get a noderole"))
@@ -36,7 +36,7 @@ async fn noderole_values(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<NoderoleId>,
-    QueryParams(wanted): QueryParams<ValuesWanted>,
+    QueryParams(wanted): QueryParams<ValuesQuery>,
 ) -> Answer<ValuesView> {
     Ok(Json(state.control.noderole_values(&actor, id, &wanted).await?))
 }
@@ -53,7 +53,7 @@ async fn retry(
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<NoderoleId>,
     JsonBody(because): JsonBody<RetryRequest>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.retry(&actor, id, because.reason).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }

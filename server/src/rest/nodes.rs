@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::nodes::{
-    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeChange,
-    NodeNoderolePage, NodeNoderolesWanted, NodePage, NodeRequest, NodeView, NodesWanted,
+    AddedNodes, CreatedNodeToken, HealthCheckPage, HealthChecksQuery, NodeChange, NodeNoderolePage,
+    NodeNoderolesQuery, NodePage, NodeRequest, NodeView, NodesQuery,
 };
-use api::values::{ResultLines, ResultsWanted};
+use api::values::{ResultLines, ResultsQuery};
 use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
@@ -33,7 +33,7 @@ use crate::http::contract::{
 use crate::http::limits;
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::{self, SignedIn};
-use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
+use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/nodes", nodes, op("listNodes", "List nodes"))
@@ -149,7 +149,7 @@ async fn node(
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
-struct Changed {
+struct NodeVersion {
     version: i32,
 }
 
@@ -159,7 +159,7 @@ async fn change(
     PathNode(node): PathNode,
     headers: HeaderMap,
     JsonBody(change): JsonBody<NodeChange>,
-) -> Result<([(HeaderName, HeaderValue); 1], Json<Changed>), Refusal> {
+) -> Result<([(HeaderName, HeaderValue); 1], Json<NodeVersion>), Refusal> {
     let on = version(&headers)?.ok_or_else(|| {
         Problem::new(
             428,
@@ -170,7 +170,7 @@ async fn change(
         )
     })?;
     let version = state.control.change_node(&actor, node, on, change).await?;
-    Ok(([(header::ETAG, tag(version))], Json(Changed { version })))
+    Ok(([(header::ETAG, tag(version))], Json(NodeVersion { version })))
 }
 
 async fn take_out(
@@ -178,16 +178,16 @@ async fn take_out(
     SignedIn(actor): SignedIn,
     PathNode(node): PathNode,
     headers: HeaderMap,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.take_out_node(&actor, node, version(&headers)?).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn health_checks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
-    QueryParams(wanted): QueryParams<HealthChecksWanted>,
+    QueryParams(wanted): QueryParams<HealthChecksQuery>,
 ) -> Answer<HealthCheckPage> {
     Ok(Json(state.control.node_looks(&actor, &name, &wanted).await?))
 }
@@ -196,7 +196,7 @@ async fn noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
-    QueryParams(wanted): QueryParams<NodeNoderolesWanted>,
+    QueryParams(wanted): QueryParams<NodeNoderolesQuery>,
 ) -> Answer<NodeNoderolePage> {
     Ok(Json(state.control.node_noderoles(&actor, &name, &wanted).await?))
 }
@@ -215,7 +215,7 @@ async fn availability(
     PathNode(node): PathNode,
     headers: HeaderMap,
     JsonBody(wanted): JsonBody<Availability>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state
         .control
         .set_available(
@@ -225,7 +225,7 @@ async fn availability(
             wanted.reason,
         )
         .await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -282,12 +282,12 @@ async fn revoke(
     PathNode(node): PathNode,
     Revoked { token }: Revoked,
     headers: HeaderMap,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state
         .control
         .revoke_node_token(&actor, Seen { node, version: version(&headers)? }, token)
         .await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 /// The node that a request comes from, identified by its token.
@@ -319,9 +319,9 @@ async fn startup(
     state: State<AppState>,
     AsItself(itself): AsItself,
     JsonBody(said): JsonBody<Startup>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.report_startup(&itself, said.boot_id).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -332,9 +332,9 @@ async fn shutdown(
     state: State<AppState>,
     AsItself(itself): AsItself,
     OptionalJson(_): OptionalJson<Shutdown>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.report_shutdown(&itself).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -347,24 +347,24 @@ async fn bootenv(
     state: State<AppState>,
     AsItself(itself): AsItself,
     JsonBody(said): JsonBody<Bootenv>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.report_bootenv(&itself, said.bootenv).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn facts(
     state: State<AppState>,
     AsItself(itself): AsItself,
     JsonBody(facts): JsonBody<Value>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.report_facts(&itself, facts).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn nodes(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<NodesWanted>,
+    QueryParams(wanted): QueryParams<NodesQuery>,
 ) -> Answer<NodePage> {
     Ok(Json(state.control.find_nodes(&actor, &wanted).await?))
 }
@@ -402,7 +402,7 @@ async fn results(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathNode(id): PathNode,
-    QueryParams(wanted): QueryParams<ResultsWanted>,
+    QueryParams(wanted): QueryParams<ResultsQuery>,
 ) -> Answer<ResultLines> {
     Ok(Json(state.control.results(&actor, id, &wanted).await?))
 }

@@ -1,7 +1,7 @@
 //! `/api/v1`: overview, search and the approval policy in force.
 
 use api::overview::{Overview, PolicyView};
-use api::search::{Found, SearchWanted};
+use api::search::{SearchQuery, SearchResults};
 use axum::Json;
 use axum::extract::State;
 
@@ -31,8 +31,8 @@ async fn overview(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<O
 async fn search(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<SearchWanted>,
-) -> Answer<Found> {
+    QueryParams(wanted): QueryParams<SearchQuery>,
+) -> Answer<SearchResults> {
     Ok(Json(state.control.search(&actor, &wanted).await?))
 }
 

@@ -5,10 +5,10 @@
 
 use api::Problem;
 use api::people::{
-    CreatedPerson, CreatedToken, Ended, GrantsRequest, MyAccount, OneTimeLink, PasskeyOptions,
-    PasskeyRequest, PasskeyView, PasswordRequest, PeopleWanted, PersonDetails, PersonPage,
-    PersonRequest, PersonView, SessionPage, SessionsWanted, Signature, SignatureRequest, TokenPage,
-    TokenRequest, TokensWanted,
+    CreatedPerson, CreatedToken, EndedSessions, GrantsRequest, MyAccount, OneTimeLink,
+    PasskeyOptions, PasskeyRequest, PasskeyView, PasswordRequest, PeopleQuery, PersonDetails,
+    PersonPage, PersonRequest, PersonView, SessionPage, SessionsQuery, Signature, SignatureRequest,
+    TokenPage, TokenRequest, TokensQuery,
 };
 use axum::Json;
 use axum::extract::State;
@@ -22,7 +22,7 @@ use crate::AppState;
 use crate::http::contract::{Created, Operations, Versioned, op, version};
 use crate::http::problems::{JsonBody, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
-use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
+use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/people", people, op("listPeople", "List people and service accounts"))
@@ -96,7 +96,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn people(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<PeopleWanted>,
+    QueryParams(wanted): QueryParams<PeopleQuery>,
 ) -> Answer<PersonPage> {
     Ok(Json(state.people.list(&actor, &wanted).await?))
 }
@@ -151,12 +151,12 @@ async fn disable(
     SignedIn(actor): SignedIn,
     PathParams(person): PathParams<PersonId>,
     headers: HeaderMap,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state
         .people
         .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true)
         .await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn enable(
@@ -164,12 +164,12 @@ async fn enable(
     SignedIn(actor): SignedIn,
     PathParams(person): PathParams<PersonId>,
     headers: HeaderMap,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state
         .people
         .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false)
         .await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn passkey_options(
@@ -196,9 +196,9 @@ async fn revoke_passkey(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<PasskeyId>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.people.revoke_passkey(&actor, id).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn confirmation_options(
@@ -228,9 +228,9 @@ async fn confirm(
     Ok(Json(state.people.confirm(&actor, person).await?))
 }
 
-async fn dismiss_notices(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Done> {
+async fn dismiss_notices(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Success> {
     state.people.dismiss_notices(&actor).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn link(
@@ -246,12 +246,15 @@ async fn link(
 async fn sessions(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<SessionsWanted>,
+    QueryParams(wanted): QueryParams<SessionsQuery>,
 ) -> Answer<SessionPage> {
     Ok(Json(state.people.session_page(&actor, &wanted).await?))
 }
 
-async fn end_other_sessions(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Ended> {
+async fn end_other_sessions(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+) -> Answer<EndedSessions> {
     Ok(Json(state.people.end_other_sessions(&actor).await?))
 }
 
@@ -259,9 +262,9 @@ async fn end_session(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<Uuid>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.people.end_session(&actor, id).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 /// The session gets a new cookie, and the old one becomes invalid.
@@ -269,15 +272,15 @@ async fn set_password(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     JsonBody(wish): JsonBody<PasswordRequest>,
-) -> Result<(CookieJar, Json<Done>), Refusal> {
+) -> Result<(CookieJar, Json<Success>), Refusal> {
     let session = state.people.set_password(&actor, &wish).await?;
-    Ok((CookieJar::new().add(state.address.session_cookie().begin(&session)), Json(Done {})))
+    Ok((CookieJar::new().add(state.address.session_cookie().begin(&session)), Json(Success {})))
 }
 
 async fn tokens(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<TokensWanted>,
+    QueryParams(wanted): QueryParams<TokensQuery>,
 ) -> Answer<TokenPage> {
     Ok(Json(state.people.token_page(&actor, &wanted).await?))
 }
@@ -295,7 +298,7 @@ async fn revoke_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<Uuid>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.people.revoke_token(&actor, id).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }

@@ -1,7 +1,7 @@
 //! `/api/v1/proposals`: edits, undo, preview, discard and submit.
 
 use api::proposals::{ProposalView, ScopeView};
-use api::reviews::{ProposalPage, ProposalsWanted};
+use api::reviews::{ProposalPage, ProposalsQuery};
 use api::views::board::EditsPreview;
 use api::views::node_proposal::DraftedNoderole;
 use axum::Json;
@@ -19,7 +19,10 @@ use crate::http::contract::{Created, Operations, Versioned, op};
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::nodes::PathNode;
-use crate::rest::{Answer, AtVersion, CreatedWithLocation, Done, Nothing, OnVersion, agreed};
+use crate::rest::{
+    Answer, CreatedWithLocation, EmptyObject, ExpectedProposalVersion, ProposalVersion, Success,
+    agreed,
+};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.post(
@@ -102,7 +105,7 @@ async fn propose_on_node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathNode(node): PathNode,
-    OptionalJson(_): OptionalJson<Nothing>,
+    OptionalJson(_): OptionalJson<EmptyObject>,
 ) -> CreatedWithLocation<Proposed> {
     let proposal = state.control.propose_on_node(&actor, node).await?;
     Ok(proposal_created(proposal, Proposed { proposal }))
@@ -111,7 +114,7 @@ async fn propose_on_node(
 async fn proposals(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ProposalsWanted>,
+    QueryParams(wanted): QueryParams<ProposalsQuery>,
 ) -> Answer<ProposalPage> {
     Ok(Json(state.control.proposals(&actor, &wanted).await?))
 }
@@ -146,10 +149,10 @@ async fn edit(
     PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
     JsonBody(given): JsonBody<Edits>,
-) -> Answer<AtVersion> {
+) -> Answer<ProposalVersion> {
     let version =
         state.control.edit(&actor, id, agreed(&headers, Some(given.version))?, given.edits).await?;
-    Ok(Json(AtVersion { version }))
+    Ok(Json(ProposalVersion { version }))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -180,10 +183,10 @@ async fn undo(
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    OptionalJson(on): OptionalJson<OnVersion>,
-) -> Answer<AtVersion> {
+    OptionalJson(on): OptionalJson<ExpectedProposalVersion>,
+) -> Answer<ProposalVersion> {
     let version = state.control.undo(&actor, id, agreed(&headers, on.version)?).await?;
-    Ok(Json(AtVersion { version }))
+    Ok(Json(ProposalVersion { version }))
 }
 
 async fn redo(
@@ -191,10 +194,10 @@ async fn redo(
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    OptionalJson(on): OptionalJson<OnVersion>,
-) -> Answer<AtVersion> {
+    OptionalJson(on): OptionalJson<ExpectedProposalVersion>,
+) -> Answer<ProposalVersion> {
     let version = state.control.redo(&actor, id, agreed(&headers, on.version)?).await?;
-    Ok(Json(AtVersion { version }))
+    Ok(Json(ProposalVersion { version }))
 }
 
 async fn discard(
@@ -202,10 +205,10 @@ async fn discard(
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ProposalId>,
     headers: HeaderMap,
-    OptionalJson(on): OptionalJson<OnVersion>,
-) -> Answer<Done> {
+    OptionalJson(on): OptionalJson<ExpectedProposalVersion>,
+) -> Answer<Success> {
     state.control.discard(&actor, id, agreed(&headers, on.version)?).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

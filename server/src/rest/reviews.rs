@@ -4,7 +4,7 @@ use api::Problem;
 use api::blueprints::MAX_DOCUMENTS;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{
-    ChangesSinceView, Discussion, ReviewPage, ReviewView, ReviewsWanted, ViewedChanges,
+    ChangesSinceView, Discussion, ReviewPage, ReviewView, ReviewsQuery, ViewedChanges,
 };
 use axum::Json;
 use axum::extract::State;
@@ -24,7 +24,7 @@ use crate::http::contract::{Created, Operations, op};
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
 use crate::rest::blueprints::{Form, compared};
-use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Done};
+use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
@@ -100,7 +100,7 @@ async fn review_report(
 async fn reviews(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<ReviewsWanted>,
+    QueryParams(wanted): QueryParams<ReviewsQuery>,
 ) -> Answer<ReviewPage> {
     Ok(Json(state.control.reviews(&actor, &wanted).await?))
 }
@@ -160,12 +160,12 @@ async fn judge(
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
     JsonBody(verdict): JsonBody<Verdict>,
-) -> CreatedResult<Done> {
+) -> CreatedResult<Success> {
     state
         .control
         .give_signed_verdict(&actor, id, verdict.kind, verdict.reason, verdict.signature)
         .await?;
-    Ok((StatusCode::CREATED, Json(Done {})))
+    Ok((StatusCode::CREATED, Json(Success {})))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -278,18 +278,18 @@ async fn resolve(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<CommentId>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.resolve_thread(&actor, id, true).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn reopen(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<CommentId>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.resolve_thread(&actor, id, false).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 /// Cursor of a list of documents.
@@ -318,9 +318,9 @@ async fn view_review(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.control.record_view(&actor, id).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

@@ -1,8 +1,8 @@
 //! `/api/v1/runs` and `/api/v1/pending`: runs, their logs and data, and the steps that wait.
 
-use api::pending::{PendingPage, PendingWanted};
-use api::runs::{LogFound, LogPart, RunPage, RunView, RunsWanted};
-use api::values::{ValuesView, ValuesWanted};
+use api::pending::{PendingPage, PendingQuery};
+use api::runs::{LogFound, LogPart, RunPage, RunView, RunsQuery};
+use api::values::{ValuesQuery, ValuesView};
 use axum::Json;
 use axum::extract::State;
 use engine::ids::RunId;
@@ -13,7 +13,7 @@ use crate::AppState;
 use crate::http::contract::{Operations, op};
 use crate::http::problems::{OptionalJson, PathParams, QueryParams};
 use crate::http::session::SignedIn;
-use crate::rest::{Answer, Done, Nothing};
+use crate::rest::{Answer, EmptyObject, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/runs", runs, op("listRuns", "List runs"))
@@ -39,7 +39,7 @@ async fn run_values(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<RunId>,
-    QueryParams(wanted): QueryParams<ValuesWanted>,
+    QueryParams(wanted): QueryParams<ValuesQuery>,
 ) -> Answer<ValuesView> {
     Ok(Json(state.control.run_values(&actor, id, &wanted).await?))
 }
@@ -47,7 +47,7 @@ async fn run_values(
 async fn runs(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<RunsWanted>,
+    QueryParams(wanted): QueryParams<RunsQuery>,
 ) -> Answer<RunPage> {
     Ok(Json(state.control.find_runs(&actor, &wanted).await?))
 }
@@ -102,16 +102,16 @@ async fn cancel(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<RunId>,
-    OptionalJson(_): OptionalJson<Nothing>,
-) -> Answer<Done> {
+    OptionalJson(_): OptionalJson<EmptyObject>,
+) -> Answer<Success> {
     state.control.cancel(&actor, id).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn pending(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<PendingWanted>,
+    QueryParams(wanted): QueryParams<PendingQuery>,
 ) -> Answer<PendingPage> {
     Ok(Json(state.control.pending(&actor, &wanted).await?))
 }

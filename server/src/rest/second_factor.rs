@@ -16,7 +16,7 @@ use crate::http::contract::{Operations, op};
 use crate::http::problems::{JsonBody, PathParams, Refusal, wants_page};
 use crate::http::session::{Client, SignedIn};
 use crate::pages::sign_in::safe_redirect_path;
-use crate::rest::{Answer, CreatedResult, Done};
+use crate::rest::{Answer, CreatedResult, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get(
@@ -91,10 +91,10 @@ async fn present(
     Client(visitor): Client,
     headers: HeaderMap,
     JsonBody(wish): JsonBody<FactorRequest>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     let site = state.address.site(&headers).ok();
     state.people.present_factor(&actor, site.as_ref(), &wish, &visitor).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn options(
@@ -115,23 +115,23 @@ async fn confirm(
     SignedIn(actor): SignedIn,
     Client(visitor): Client,
     JsonBody(wish): JsonBody<CodeRequest>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.people.confirm_totp(&actor, &wish.code, &visitor).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
-async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Done> {
+async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Success> {
     state.people.remove_totp(&actor).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 async fn reset(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(person): PathParams<PersonId>,
-) -> Answer<Done> {
+) -> Answer<Success> {
     state.people.reset_factor(Some(&actor), person).await?;
-    Ok(Json(Done {}))
+    Ok(Json(Success {}))
 }
 
 /// The button that was pressed.

@@ -1,6 +1,6 @@
 //! `/api/v1/workers`: workers and their runs.
 
-use api::workers::{WorkerPage, WorkerView, WorkersWanted};
+use api::workers::{WorkerPage, WorkerView, WorkersQuery};
 use axum::Json;
 use axum::extract::State;
 use uuid::Uuid;
@@ -22,7 +22,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn workers(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<WorkersWanted>,
+    QueryParams(wanted): QueryParams<WorkersQuery>,
 ) -> Answer<WorkerPage> {
     Ok(Json(state.control.workers(&actor, &wanted).await?))
 }

@@ -18,7 +18,7 @@ const WRONG_PASSWORD: &str = "canary-guess-borealis-4712";
 
 /// Where each credential was found, and the source of each expected one.
 struct LeakCheck {
-    house: TestServer,
+    server: TestServer,
     canaries: Vec<(&'static str, String)>,
 }
 
@@ -40,13 +40,13 @@ impl LeakCheck {
         let mut request = Request::builder()
             .method(method.clone())
             .uri(path)
-            .header(header::HOST, self.house.host);
+            .header(header::HOST, self.server.host);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         request = request.header("x-gantry", "1").header(header::CONTENT_TYPE, "application/json");
         let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let answer = self.house.ask(request.body(body).expect("a request")).await;
+        let answer = self.server.ask(request.body(body).expect("a request")).await;
         self.check(&format!("{method} {path}"), &String::from_utf8_lossy(&answer.body));
         self.check(&format!("the headers of {method} {path}"), &format!("{:?}", answer.headers));
         answer
@@ -57,7 +57,7 @@ impl LeakCheck {
         let tables: Vec<String> = sqlx::query_scalar(
             "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
         )
-        .fetch_all(self.house.db.owner())
+        .fetch_all(self.server.db.owner())
         .await
         .expect("tables");
         assert!(tables.len() > 30 && tables.iter().any(|table| table == "audit"), "{tables:?}");
@@ -65,7 +65,7 @@ impl LeakCheck {
             let sql =
                 format!("SELECT coalesce(string_agg(to_jsonb(t)::text, ' '), '') FROM {table} t");
             let text: String = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
-                .fetch_one(self.house.db.owner())
+                .fetch_one(self.server.db.owner())
                 .await
                 .expect("a text");
             self.check(&table, &text);
@@ -79,25 +79,25 @@ async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
     let world = World::new().await;
     let (readable, run) = (world.readable().await, world.places[0]["run"].clone());
     let noderole = world.places[0]["noderole"].clone();
-    let house = world.house;
-    let root = house.person("root", [Permission::Operator, Permission::Admin]).await;
-    let second = house.person("second", [Permission::Reviewer]).await;
+    let server = world.server;
+    let root = server.person("root", [Permission::Operator, Permission::Admin]).await;
+    let second = server.person("second", [Permission::Reviewer]).await;
     let json_of = |answer: Answer| answer.json();
-    let set = house.post("/api/v1/me/password").method(Method::PUT).header(header::COOKIE, &root);
+    let set = server.post("/api/v1/me/password").method(Method::PUT).header(header::COOKIE, &root);
     let set = set
         .header(header::CONTENT_TYPE, "application/json")
         .body(Body::from(json!({"new": PASSWORD}).to_string()));
-    let set = house.ask(set.expect("a request")).await;
+    let set = server.ask(set.expect("a request")).await;
     assert!(set.status.is_success(), "{}", set.text());
     let old_cookie = root;
     let root = set.cookie().split(';').next().expect("a pair").to_owned();
     let made = json_of(
-        house
+        server
             .tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer", "admin"]}))
             .await,
     );
     let token = made["token"].as_str().expect("a token").to_owned();
-    let added = json_of(house.tell("/api/v1/people", &root, json!({"name": "newcomer"})).await);
+    let added = json_of(server.tell("/api/v1/people", &root, json!({"name": "newcomer"})).await);
     let link = added["link"]["link"]
         .as_str()
         .expect("a link")
@@ -105,20 +105,20 @@ async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
         .next()
         .expect("a token")
         .to_owned();
-    let n1 = house.n1(&root).await;
+    let n1 = server.n1(&root).await;
     let path = format!("/api/v1/nodes/{}/tokens", n1.as_str().expect("an id"));
     let node_token =
-        json_of(house.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
+        json_of(server.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
     let brought =
-        json!({"/app/key": {"step": house.step(&noderole).await, "layer": {"profile": "small"}}});
+        json!({"/app/key": {"step": server.step(&noderole).await, "layer": {"profile": "small"}}});
     let told = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought});
     sqlx::query("UPDATE run SET input = $1, surroundings = '{}' WHERE id = $2::bigint")
         .bind(told)
         .bind(run.parse::<i64>().expect("a number"))
-        .execute(house.db.owner())
+        .execute(server.db.owner())
         .await
         .expect("the owner may");
-    let data = house.send_get(&format!("/api/v1/runs/{run}/data"), &root).await.json();
+    let data = server.send_get(&format!("/api/v1/runs/{run}/data"), &root).await.json();
     assert_eq!(data["page"]["values"][0]["value"], "(secret)", "{data}");
     let value = |cookie: &str| cookie.split('=').next_back().expect("a value").to_owned();
     let canaries = vec![
@@ -131,7 +131,7 @@ async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
         ("the session before", value(&old_cookie)),
         ("somebody else's session", value(&second)),
     ];
-    (LeakCheck { house, canaries }, root, readable)
+    (LeakCheck { server, canaries }, root, readable)
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn credentials_are_leaked_nowhere() {
             || path.starts_with("/proposals/")
     };
     assert!(missing.iter().all(known), "{missing:?}");
-    let metrics = cage.house.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
+    let metrics = cage.server.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
     assert!(
         metrics.status.is_success() && metrics.text().contains("gantry_"),
         "{}",
@@ -175,10 +175,10 @@ async fn credentials_are_leaked_nowhere() {
     );
     cage.check("the metrics", metrics.text());
     for stream in streams {
-        let mut tab = StreamClient::open_at(&cage.house, &root, stream, "").await;
+        let mut tab = StreamClient::open_at(&cage.server, &root, stream, "").await;
         let mut told = vec![tab.next().await.expect("a beat").text()];
         let files = json!({"files": {"b.yml": format!("barclamp: {{name: b{}, version: '1', description: x}}\nroles: []\n", stream.len())}});
-        cage.house.tell("/api/v1/barclamps", &root, files).await.json();
+        cage.server.tell("/api/v1/barclamps", &root, files).await.json();
         told.push(format!("{:?}", tab.next_live().await));
         assert!(told[1].contains("Catalog"), "{told:?}");
         cage.check(stream, &told.concat());
@@ -219,12 +219,12 @@ async fn credentials_are_leaked_nowhere() {
         format!("name=nobody&password={PASSWORD}"),
     ] {
         let request = cage
-            .house
+            .server
             .post("/sign-in")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let request =
             request.header(header::ACCEPT, "text/html").body(Body::from(form)).expect("a request");
-        let answer = cage.house.ask(request).await;
+        let answer = cage.server.ask(request).await;
         let kept = answer.cookie();
         assert!(
             kept.is_empty() || kept.starts_with("gantry_name="),
@@ -256,10 +256,10 @@ async fn credentials_are_leaked_nowhere() {
     );
     let right = format!("name=root&password={PASSWORD}");
     let request = cage
-        .house
+        .server
         .post("/sign-in")
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-    let in_again = cage.house.ask(request.body(Body::from(right)).expect("a request")).await;
+    let in_again = cage.server.ask(request.body(Body::from(right)).expect("a request")).await;
     assert_eq!(in_again.status, StatusCode::SEE_OTHER);
     cage.stored().await;
     let log = log_capture.end();

@@ -17,7 +17,7 @@ use super::*;
 
 const LEASE: Duration = Duration::from_secs(600);
 const BARCLAMP: &str = "
-barclamp: {name: house, version: '1', description: For tests}
+barclamp: {name: server, version: '1', description: For tests}
 roles:
   - {name: app, jig: noop}
 ";
@@ -27,7 +27,7 @@ impl TestServer {
     /// Returns the reviewer.
     pub(super) async fn furnish(&self) -> PersonId {
         let control = Control::new(Store::over(self.db.app().clone()));
-        let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
+        let files = [("server/server.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.expect("a barclamp");
         let deployment = |name: &str| DemoDeployment {
             name: DeploymentName::parse(name).expect("a name"),
@@ -49,63 +49,63 @@ impl TestServer {
 
 #[tokio::test]
 async fn change_is_proposed_reviewed_and_run_over_rest() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
 
-    let nodes = house.send_get("/api/v1/nodes?filter=n1", &ada).await.json();
+    let nodes = server.send_get("/api/v1/nodes?filter=n1", &ada).await.json();
     let node = &nodes["nodes"][0]["id"];
-    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
-    let refused = house.tell("/api/v1/deployments/web/proposals", &bo, json!({})).await;
+    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
+    let refused = server.tell("/api/v1/deployments/web/proposals", &bo, json!({})).await;
     assert_eq!(refused.problem()["code"], "forbidden");
-    let proposal = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
+    let proposal = server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
     assert_eq!(proposal.status, StatusCode::CREATED);
     let proposal = proposal.json()["proposal"].as_i64().expect("an id");
     let at = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
 
     let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
     let version =
-        house.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
+        server.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
             .clone();
     let edits = json!({"version": version, "edits": [bind]});
-    let version = house.tell(&at("edits"), &ada, edits.clone()).await.json()["version"].clone();
+    let version = server.tell(&at("edits"), &ada, edits.clone()).await.json()["version"].clone();
     assert_eq!(
-        house.tell(&at("edits"), &ada, edits).await.status,
+        server.tell(&at("edits"), &ada, edits).await.status,
         StatusCode::CONFLICT,
         "made for an older version"
     );
     let version =
-        house.tell(&at("undo"), &ada, json!({"version": version})).await.json()["version"].clone();
+        server.tell(&at("undo"), &ada, json!({"version": version})).await.json()["version"].clone();
     let version =
-        house.tell(&at("redo"), &ada, json!({"version": version})).await.json()["version"].clone();
+        server.tell(&at("redo"), &ada, json!({"version": version})).await.json()["version"].clone();
     let submit = json!({"version": version, "title": "app on n1"});
     let submission =
-        house.tell(&at("submit"), &ada, submit).await.json()["review"].as_i64().expect("an id");
+        server.tell(&at("submit"), &ada, submit).await.json()["review"].as_i64().expect("an id");
 
     let of = |what: &str| format!("/api/v1/reviews/{submission}{what}");
-    let told = house.send_get(&of("/impact"), &bo).await.json();
+    let told = server.send_get(&of("/impact"), &bo).await.json();
     assert_eq!(
         (&told["starts"]["count"], &told["interrupted"]),
         (&json!(told["starts"]["first"].as_array().map_or(0, Vec::len)), &json!(0))
     );
     let node_change = json!({"anchors": [format!("node/{}", node.as_str().expect("an id"))]});
     assert_eq!(
-        house.tell(&of("/viewed"), &bo, node_change).await.json()["viewed"]
+        server.tell(&of("/viewed"), &bo, node_change).await.json()["viewed"]
             .as_array()
             .map(Vec::len),
         Some(1)
     );
     assert_eq!(
-        house.send_get(&of("/viewed"), &ada).await.json()["viewed"],
+        server.send_get(&of("/viewed"), &ada).await.json()["viewed"],
         json!([]),
         "each person's own"
     );
     assert_eq!(
-        house.tell(&of("/viewed"), &bo, json!({"anchors": ["somewhere"]})).await.status,
+        server.tell(&of("/viewed"), &bo, json!({"anchors": ["somewhere"]})).await.status,
         StatusCode::BAD_REQUEST
     );
-    let report = house.send_get(&of("/report"), &bo).await.json();
-    assert_eq!(report, house.send_get(&at("report"), &bo).await.json());
+    let report = server.send_get(&of("/report"), &bo).await.json();
+    assert_eq!(report, server.send_get(&at("report"), &bo).await.json());
     let stages: Vec<&str> = report["stages"]
         .as_array()
         .expect("a list")
@@ -121,144 +121,148 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     );
     let approve = json!({"kind": "approve", "reason": "fine"});
     assert_eq!(
-        house.tell(&of("/commit"), &ada, json!({})).await.status,
+        server.tell(&of("/commit"), &ada, json!({})).await.status,
         StatusCode::CONFLICT,
         "not approved yet"
     );
     assert_eq!(
-        house.tell(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"],
+        server.tell(&of("/verdicts"), &ada, approve.clone()).await.problem()["code"],
         "author"
     );
-    house.tell(&of("/verdicts"), &bo, approve).await.json();
+    server.tell(&of("/verdicts"), &bo, approve).await.json();
     let nowhere = json!({"anchor": "somewhere", "body": "?"});
-    assert_eq!(house.tell(&of("/threads"), &bo, nowhere).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.tell(&of("/threads"), &bo, nowhere).await.status, StatusCode::BAD_REQUEST);
     let said =
-        house.tell(&of("/threads"), &bo, json!({"anchor": "", "body": "On a Friday?"})).await;
+        server.tell(&of("/threads"), &bo, json!({"anchor": "", "body": "On a Friday?"})).await;
     let thread = said.json()["comment"].as_i64().expect("an id");
-    house
+    server
         .tell(&format!("/api/v1/threads/{thread}/replies"), &ada, json!({"body": "It is Monday."}))
         .await
         .json();
-    assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.problem()["code"], "open_threads");
+    assert_eq!(
+        server.tell(&of("/commit"), &ada, json!({})).await.problem()["code"],
+        "open_threads"
+    );
     let resolve = format!("/api/v1/threads/{thread}/resolve");
     assert_eq!(
-        house.tell(&resolve, &ada, json!({})).await.status,
+        server.tell(&resolve, &ada, json!({})).await.status,
         StatusCode::FORBIDDEN,
         "an author"
     );
-    house.tell(&resolve, &bo, json!({})).await.json();
-    let discussion = house.send_get(&of("/discussion"), &ada).await.json();
+    server.tell(&resolve, &bo, json!({})).await.json();
+    let discussion = server.send_get(&of("/discussion"), &ada).await.json();
     assert_eq!(
         (&discussion["open"], &discussion["threads"][0]["resolved"][0]),
         (&json!(0), &json!("bo"))
     );
-    house.tell(&of("/view"), &bo, json!({})).await.json();
-    assert_eq!(house.send_get(&of("/since"), &bo).await.json()["before"], Value::Null);
-    assert_eq!(house.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"blueprint": 2}));
-    assert_eq!(house.send_get(&of(""), &bo).await.json()["state"], "committed");
-    assert_eq!(house.send_get(&of("/report"), &bo).await.problem()["code"], "not_planned");
+    server.tell(&of("/view"), &bo, json!({})).await.json();
+    assert_eq!(server.send_get(&of("/since"), &bo).await.json()["before"], Value::Null);
+    assert_eq!(server.tell(&of("/commit"), &ada, json!({})).await.json(), json!({"blueprint": 2}));
+    assert_eq!(server.send_get(&of(""), &bo).await.json()["state"], "committed");
+    assert_eq!(server.send_get(&of("/report"), &bo).await.problem()["code"], "not_planned");
 
-    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
+    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let noderole = board["groups"][0]["roles"][0]["noderoles"][0]["noderole"]
         .as_str()
         .expect("an id")
         .to_owned();
     let path = format!("/api/v1/noderoles/{noderole}");
-    assert_eq!(house.send_get(&path, &ada).await.json()["role"], "app");
-    let retry = house.tell(&format!("{path}/retry"), &ada, json!({"reason": "why not"})).await;
+    assert_eq!(server.send_get(&path, &ada).await.json()["role"], "app");
+    let retry = server.tell(&format!("{path}/retry"), &ada, json!({"reason": "why not"})).await;
     assert_eq!(retry.status, StatusCode::CONFLICT, "{}", retry.text());
     assert_eq!(
-        house
+        server
             .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "a pause"}))
             .await
             .json(),
         json!({"blueprint": 3})
     );
-    let line = house.send_get("/api/v1/blueprints?deployment=web", &ada).await.json();
+    let line = server.send_get("/api/v1/blueprints?deployment=web", &ada).await.json();
     assert_eq!(
         (&line["blueprints"][0]["number"], &line["head"]),
         (&json!(2), &json!(3)),
         "a switch is in no deployment's line"
     );
     assert_eq!(line["blueprints"][0]["approved_by"], json!(["bo"]));
-    let compared =
-        house.send_get("/api/v1/blueprints/compare?from=3&to=1&deployment=web&as=text", &ada).await;
+    let compared = server
+        .send_get("/api/v1/blueprints/compare?from=3&to=1&deployment=web&as=text", &ada)
+        .await;
     let text = compared.text();
     assert!(text.starts_with("from blueprint 3 (") && text.contains("in   web\n"), "{text}");
     let restore = json!({"blueprint": 1});
     assert_eq!(
-        house.tell("/api/v1/deployments/web/restore", &bo, restore.clone()).await.status,
+        server.tell("/api/v1/deployments/web/restore", &bo, restore.clone()).await.status,
         StatusCode::FORBIDDEN
     );
-    let restored = house.tell("/api/v1/deployments/web/restore", &ada, restore).await;
+    let restored = server.tell("/api/v1/deployments/web/restore", &ada, restore).await;
     assert_eq!(restored.status, StatusCode::CREATED, "{}", restored.text());
     assert_eq!(restored.json()["missing"], json!([]));
-    let catalog = house.send_get("/api/v1/barclamps", &bo).await.json();
+    let catalog = server.send_get("/api/v1/barclamps", &bo).await.json();
     let version = &catalog["versions"][0];
-    assert_eq!((&version["barclamp"], &version["disappeared"]), (&json!("house"), &json!([])));
+    assert_eq!((&version["barclamp"], &version["disappeared"]), (&json!("server"), &json!([])));
     assert_eq!(catalog["next"], Value::Null);
-    let added = house
+    let added = server
         .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
         .await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.text());
     let slip = json!({"macs": ["zz", "00:25:90:aa:00:09"], "root": "/srv/slip"});
-    let slip = house.tell("/api/v1/nodes", &ada, slip).await.problem();
+    let slip = server.tell("/api/v1/nodes", &ada, slip).await.problem();
     assert!(
         slip["detail"].as_str().is_some_and(|said| said.contains("\"zz\" is not a valid MAC")),
         "{slip}"
     );
     let by_mac = |root: &str| json!({"macs": ["00-25-90-AA-00-01"], "domain": "house.example.com", "root": root});
     assert_eq!(
-        house.tell("/api/v1/nodes", &ada, by_mac("/srv/n3")).await.status,
+        server.tell("/api/v1/nodes", &ada, by_mac("/srv/n3")).await.status,
         StatusCode::CREATED
     );
-    let found = house.send_get("/api/v1/nodes?filter=d00-25-90-aa-00-01", &ada).await.json();
+    let found = server.send_get("/api/v1/nodes?filter=d00-25-90-aa-00-01", &ada).await.json();
     assert_eq!(found["nodes"][0]["fqdn"], "d00-25-90-aa-00-01.house.example.com");
-    let twice = house.tell("/api/v1/nodes", &ada, by_mac("/srv/n4")).await;
+    let twice = server.tell("/api/v1/nodes", &ada, by_mac("/srv/n4")).await;
     assert_eq!(twice.problem()["code"], "node_exists");
     assert!(twice.text().contains("this is probably the same machine"), "{}", twice.text());
-    let again = house
+    let again = server
         .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
         .await;
     assert_eq!(again.status, StatusCode::CONFLICT);
 }
 
 /// Commits a step on a node without a health check. Returns the node.
-pub(super) async fn committed(house: &TestServer) -> NodeId {
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
+pub(super) async fn committed(server: &TestServer) -> NodeId {
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let node =
-        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let proposal =
-        house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
+        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
             .clone();
     let version =
-        house.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
+        server.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
             .clone();
     let bind = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
     let edits = json!({"version": version, "edits": [bind]});
-    let version = house
+    let version = server
         .tell(&format!("/api/v1/proposals/{proposal}/edits"), &ada, edits)
         .await
         .json()["version"]
         .clone();
     let submit = json!({"version": version, "title": "app"});
-    let submission = house
+    let submission = server
         .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
         .await
         .json()["review"]
         .clone();
-    house
+    server
         .tell(&format!("/api/v1/reviews/{submission}/verdicts"), &bo, json!({"kind": "approve"}))
         .await
         .json();
-    house.tell(&format!("/api/v1/reviews/{submission}/commit"), &ada, json!({})).await.json();
+    server.tell(&format!("/api/v1/reviews/{submission}/commit"), &ada, json!({})).await.json();
     node.as_str().expect("an id").parse().expect("an id")
 }
 
 /// A worker with these jigs.
-pub(super) async fn working(house: &TestServer, jigs: &[&str]) -> WorkerId {
+pub(super) async fn working(server: &TestServer, jigs: &[&str]) -> WorkerId {
     let worker = WorkerId(Uuid::new_v4());
     let hello = NewWorker {
         id: worker,
@@ -269,19 +273,19 @@ pub(super) async fn working(house: &TestServer, jigs: &[&str]) -> WorkerId {
         pid: 1,
         version: "0".into(),
     };
-    store::workers::ensure_worker(house.db.worker(), &hello, LEASE).await.expect("a worker");
-    store::workers::confirm_worker(house.db.worker(), worker).await.expect("a worker");
+    store::workers::ensure_worker(server.db.worker(), &hello, LEASE).await.expect("a worker");
+    store::workers::confirm_worker(server.db.worker(), worker).await.expect("a worker");
     worker
 }
 
 /// Commits, claims and leases a step. Returns the run and its worker.
-pub(super) async fn under_way(house: &TestServer) -> (RunId, WorkerId) {
-    let node = committed(house).await;
-    let worker = working(house, &["noop"]).await;
-    store::runs::set_node_alive(house.db.owner(), node, true).await.expect("a node");
+pub(super) async fn under_way(server: &TestServer) -> (RunId, WorkerId) {
+    let node = committed(server).await;
+    let worker = working(server, &["noop"]).await;
+    store::runs::set_node_alive(server.db.owner(), node, true).await.expect("a node");
     let claimed =
-        store::runs::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
-    let leased = store::runs::lease_runs(house.db.worker(), worker, &["noop"], 10, LEASE)
+        store::runs::claim_runs(server.db.worker(), Limits::default()).await.expect("a claim");
+    let leased = store::runs::lease_runs(server.db.worker(), worker, &["noop"], 10, LEASE)
         .await
         .expect("a lease");
     assert_eq!((claimed.runs.len(), leased.len()), (1, 1));
@@ -290,10 +294,10 @@ pub(super) async fn under_way(house: &TestServer) -> (RunId, WorkerId) {
 
 #[tokio::test]
 async fn growing_log_is_streamed_and_downloaded() {
-    let house = TestServer::new().await;
-    let (run, worker) = under_way(&house).await;
-    let cookie = house.cookie().await;
-    let mut tab = StreamClient::open(&house, &cookie, &format!("topics=run:{run}"), "").await;
+    let server = TestServer::new().await;
+    let (run, worker) = under_way(&server).await;
+    let cookie = server.cookie().await;
+    let mut tab = StreamClient::open(&server, &cookie, &format!("topics=run:{run}"), "").await;
     let length = |live: Live| match live {
         Live::Run { run: told, state, log_bytes, .. } if told == run => (state, log_bytes),
         other => panic!("{other:?}"),
@@ -309,38 +313,39 @@ async fn growing_log_is_streamed_and_downloaded() {
     log.extend([0xff, 0x00, b'\n']);
     let mut offset = 0;
     for piece in log.chunks(65_521) {
-        store::runs::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
+        store::runs::append_log(server.db.worker(), run, offset, Duration::ZERO, piece)
             .await
             .expect("to append");
         offset += piece.len() as u64;
     }
     while length(tab.next_live().await) != (RunState::Running, log.len() as i64) {}
 
-    let file = house.send_get(&format!("/runs/{run}/log"), &cookie).await;
+    let file = server.send_get(&format!("/runs/{run}/log"), &cookie).await;
     assert_eq!(
         file.header(header::CONTENT_DISPOSITION),
         format!("attachment; filename=\"run-{run}.log\"")
     );
     assert!(file.body == log, "{} of {} bytes", file.body.len(), log.len());
     assert!(file.header(header::CONTENT_TYPE).starts_with("text/plain"));
-    let part = house.send_get(&format!("/api/v1/runs/{run}/log?offset=-100"), &cookie).await.json();
+    let part =
+        server.send_get(&format!("/api/v1/runs/{run}/log?offset=-100"), &cookie).await.json();
     assert_eq!(
         (part["next"].as_i64(), part["complete"].as_bool()),
         (Some(log.len() as i64), Some(false))
     );
 
     let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    store::runs::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
+    store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("to finish");
     loop {
         if let (RunState::Succeeded, bytes) = length(tab.next_live().await) {
             assert_eq!(bytes, log.len() as i64);
             break;
         }
     }
-    let runs = house.send_get("/api/v1/runs?state=succeeded", &cookie).await.json();
+    let runs = server.send_get("/api/v1/runs?state=succeeded", &cookie).await.json();
     let queued =
         sqlx::query_scalar("SELECT (extract(epoch FROM queued_at) * 1000)::bigint FROM run")
-            .fetch_one(house.db.app());
+            .fetch_one(server.db.app());
     let queued: i64 = queued.await.expect("one");
     for (words, found) in [
         ("deployment=web&node=n1.house.example.com&role=app".to_owned(), 1),
@@ -351,64 +356,64 @@ async fn growing_log_is_streamed_and_downloaded() {
         (format!("until={}", queued + 1), 1),
         (format!("until={}", queued - 1), 0),
     ] {
-        let listed = house.send_get(&format!("/api/v1/runs?{words}"), &cookie).await.json();
+        let listed = server.send_get(&format!("/api/v1/runs?{words}"), &cookie).await.json();
         assert_eq!(listed["runs"].as_array().map(Vec::len), Some(found), "{words}: {listed}");
     }
     assert_eq!(runs["runs"][0]["id"], run.0);
     assert_eq!(
-        house.send_get(&format!("/runs/{}/log", run.0 + 1), &cookie).await.status,
+        server.send_get(&format!("/runs/{}/log", run.0 + 1), &cookie).await.status,
         StatusCode::NOT_FOUND
     );
 }
 
 #[tokio::test]
 async fn graph_svg_is_self_contained() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let node =
-        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let proposal =
-        house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
+        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
             .clone();
     let edit = json!({"edit": "bind", "deployment": board["id"], "node": node, "role": "app"});
     let path = |what: &str| format!("/api/v1/proposals/{proposal}/{what}");
     let version =
-        house.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
+        server.send_get("/api/v1/deployments/web/board", &ada).await.json()["proposal"]["version"]
             .clone();
     let edits = json!({"version": version, "edits": [edit]});
-    let version = house.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
+    let version = server.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
     let submit = json!({"version": version, "title": "app"});
-    let submission = house.tell(&path("submit"), &ada, submit).await.json()["review"].clone();
+    let submission = server.tell(&path("submit"), &ada, submit).await.json()["review"].clone();
 
-    let review = house.send_get(&format!("/reviews/{submission}/graph.svg?colour=wave"), &bo).await;
+    let review = server.send_get(&format!("/reviews/{submission}/graph.svg?color=wave"), &bo).await;
     let picture = String::from_utf8(review.body.to_vec()).expect("text");
     assert!(
         picture.contains("app") && picture.contains("added") && picture.contains("wave 1"),
         "{picture}"
     );
 
-    let file = house.send_get("/graph/web/graph.svg?longest=count&roles=app", &ada).await;
+    let file = server.send_get("/graph/web/graph.svg?longest=count&roles=app", &ada).await;
     assert_eq!(file.header(header::CONTENT_DISPOSITION), "attachment; filename=\"graph-web.svg\"");
     assert!(file.header(header::CONTENT_TYPE).starts_with("image/svg+xml"));
     assert!(file.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
     let picture = String::from_utf8(file.body.to_vec()).expect("text");
     assert!(picture.contains("web: 0 noderoles, 0 edges · Longest path: 0 noderoles"), "{picture}");
     assert_eq!(
-        house.send_get("/graph/nowhere/graph.svg", &ada).await.status,
+        server.send_get("/graph/nowhere/graph.svg", &ada).await.status,
         StatusCode::NOT_FOUND
     );
-    assert_eq!(house.send_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(server.send_get("/reviews/77/graph.svg", &ada).await.status, StatusCode::NOT_FOUND);
 
     // A page shows the whole graph with a warning. An API client would mistake it for the requested
     // part.
-    let page = house.send_get("/graph/web/graph.svg?focus=nope", &ada).await;
+    let page = server.send_get("/graph/web/graph.svg?focus=nope", &ada).await;
     assert_eq!(page.status, StatusCode::OK);
     for what in
         ["/api/v1/deployments/web/graph".to_owned(), format!("/api/v1/reviews/{submission}/graph")]
     {
-        let refused = house.send_get(&format!("{what}?focus=nope"), &ada).await;
+        let refused = server.send_get(&format!("{what}?focus=nope"), &ada).await;
         assert_eq!(refused.status, StatusCode::NOT_FOUND, "{what}");
         let detail = refused.problem()["detail"].clone();
         assert!(
@@ -419,14 +424,14 @@ async fn graph_svg_is_self_contained() {
         );
     }
     let there = format!("/api/v1/reviews/{submission}/graph?focus=web:app");
-    assert_eq!(house.send_get(&there, &ada).await.status, StatusCode::OK);
+    assert_eq!(server.send_get(&there, &ada).await.status, StatusCode::OK);
 }
 
 #[tokio::test]
 async fn catalog_is_paged() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     let file = |n: usize| {
         (
             format!("b{n}/b{n}.yml"),
@@ -434,10 +439,10 @@ async fn catalog_is_paged() {
         )
     };
     let files: std::collections::BTreeMap<String, String> = (0..230).map(file).collect();
-    house.tell("/api/v1/barclamps", &ada, json!({"files": files})).await.json();
+    server.tell("/api/v1/barclamps", &ada, json!({"files": files})).await.json();
     let (mut names, mut sizes, mut path) = (Vec::new(), Vec::new(), "/api/v1/barclamps".to_owned());
     loop {
-        let page = house.send_get(&path, &ada).await.json();
+        let page = server.send_get(&path, &ada).await.json();
         let versions = page["versions"].as_array().expect("a list");
         sizes.push(versions.len());
         names.extend(
@@ -447,47 +452,47 @@ async fn catalog_is_paged() {
         path = format!("/api/v1/barclamps?after={next}");
     }
     let mut wanted: Vec<String> =
-        (0..230).map(|n| format!("b{n:03}")).chain(["house".to_owned()]).collect();
+        (0..230).map(|n| format!("b{n:03}")).chain(["server".to_owned()]).collect();
     wanted.sort();
     assert_eq!((sizes, names), (vec![100, 100, 31], wanted));
     let unknown = format!("/api/v1/barclamps?after={}", "0".repeat(64));
-    assert_eq!(house.send_get(&unknown, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.send_get(&unknown, &ada).await.status, StatusCode::BAD_REQUEST);
     assert_eq!(
-        house.send_get("/api/v1/barclamps?after=1", &ada).await.status,
+        server.send_get("/api/v1/barclamps?after=1", &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 }
 
 #[tokio::test]
 async fn cancel_requires_permission() {
-    let house = TestServer::new().await;
-    let (run, _) = under_way(&house).await;
+    let server = TestServer::new().await;
+    let (run, _) = under_way(&server).await;
     let eve = NewPerson::human("eve", [Permission::Viewer]);
-    let eve = house.people.create_person(None, &eve).await.expect("a person");
-    let (ada, eve) = (house.cookie().await, house.cookie_for(eve).await);
+    let eve = server.people.create_person(None, &eve).await.expect("a person");
+    let (ada, eve) = (server.cookie().await, server.cookie_for(eve).await);
     let path = format!("/api/v1/runs/{run}/cancel");
-    assert_eq!(house.tell(&path, &eve, json!({})).await.problem()["code"], "forbidden");
-    house.tell(&path, &ada, json!({})).await.json();
+    assert_eq!(server.tell(&path, &eve, json!({})).await.problem()["code"], "forbidden");
+    server.tell(&path, &ada, json!({})).await.json();
     assert_eq!(
-        house.send_get(&format!("/api/v1/runs/{run}"), &eve).await.json()["run"]["id"],
+        server.send_get(&format!("/api/v1/runs/{run}"), &eve).await.json()["run"]["id"],
         run.0
     );
 }
 
 #[tokio::test]
 async fn targets_are_compared_as_json_and_text() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let page = house.send_get("/api/v1/blueprints", &ada).await.json();
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let page = server.send_get("/api/v1/blueprints", &ada).await.json();
     assert_eq!(
         (page["blueprints"][0]["kind"].as_str(), page["next"].is_null()),
         (Some("genesis"), true)
     );
     let as_kind = async |kind: &str| {
         let request =
-            house.get("/api/v1/blueprints/compare?from=1&to=1").header(header::COOKIE, &ada);
-        house
+            server.get("/api/v1/blueprints/compare?from=1&to=1").header(header::COOKIE, &ada);
+        server
             .ask(request.header(header::ACCEPT, kind).body(Body::empty()).expect("a request"))
             .await
     };
@@ -500,39 +505,40 @@ async fn targets_are_compared_as_json_and_text() {
     assert!(text.contains("No differences.") && text.starts_with("from blueprint 1 ("), "{text}");
     assert!(as_kind("*/*").await.json().is_object(), "JSON is what is usual");
 
-    let refused = house.send_get("/api/v1/blueprints/compare?from=1&to=x", &ada).await;
+    let refused = server.send_get("/api/v1/blueprints/compare?from=1&to=x", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.problem()["detail"].as_str().is_some_and(|d| d.contains("Invalid blueprint")));
     assert_eq!(
-        house.send_get("/api/v1/blueprints/compare?from=1&to=7", &ada).await.status,
+        server.send_get("/api/v1/blueprints/compare?from=1&to=7", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     let nowhere = format!("/api/v1/blueprints/compare?from=1&to=1&after=node/{}", Uuid::nil());
-    let refused = house.send_get(&nowhere, &ada).await;
+    let refused = server.send_get(&nowhere, &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST);
     assert!(refused.text().contains("Invalid value node/"), "{}", refused.text());
     assert!(refused.text().contains("for `after`. Use the `next` value"), "{}", refused.text());
-    let unread = house.send_get("/api/v1/blueprints/compare?from=1&to=1&after=nowhere", &ada).await;
+    let unread =
+        server.send_get("/api/v1/blueprints/compare?from=1&to=1&after=nowhere", &ada).await;
     assert_eq!(unread.status, StatusCode::BAD_REQUEST);
     assert_eq!(
-        house.send_get("/api/v1/reviews/7/difference", &ada).await.status,
+        server.send_get("/api/v1/reviews/7/difference", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        house.send_get("/api/v1/reviews/7/impact", &ada).await.status,
+        server.send_get("/api/v1/reviews/7/impact", &ada).await.status,
         StatusCode::NOT_FOUND
     );
     assert_eq!(
-        house.send_get("/api/v1/reviews/7/viewed", &ada).await.status,
+        server.send_get("/api/v1/reviews/7/viewed", &ada).await.status,
         StatusCode::NOT_FOUND
     );
 }
 
 #[tokio::test]
 async fn script_is_read_by_its_hash() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     let script = format!("#!/bin/sh\necho {} <script>\n", "x".repeat(10_000));
     let files = [
         (
@@ -541,15 +547,15 @@ async fn script_is_read_by_its_hash() {
         ),
         ("tool/scripts/saw/10-cut".to_owned(), script.clone().into_bytes()),
     ];
-    let control = Control::new(Store::over(house.db.app().clone()));
+    let control = Control::new(Store::over(server.db.app().clone()));
     control.import_barclamps(None, &files.into()).await.expect("a barclamp");
     let path = format!("/api/v1/scripts/{}", engine::Hash::of_bytes(script.as_bytes()));
-    let read = house.send_get(&path, &ada).await;
+    let read = server.send_get(&path, &ada).await;
     assert_eq!((read.status, read.text()), (StatusCode::OK, script.as_str()));
     assert_eq!(read.header(header::CONTENT_TYPE), "text/plain; charset=utf-8");
     assert_eq!(read.header("x-content-type-options"), "nosniff", "it is shown, never run");
-    assert_eq!(house.send_get(&path, "").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get(&path, "").await.status, StatusCode::UNAUTHORIZED);
     let other = format!("/api/v1/scripts/{}", engine::Hash::of_bytes(b"no script"));
-    assert_eq!(house.send_get(&other, &ada).await.status, StatusCode::NOT_FOUND);
-    assert_eq!(house.send_get("/api/v1/scripts/x", &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.send_get(&other, &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(server.send_get("/api/v1/scripts/x", &ada).await.status, StatusCode::BAD_REQUEST);
 }

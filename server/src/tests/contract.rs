@@ -11,9 +11,10 @@ const STORED_DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/open
 
 #[tokio::test]
 async fn committed_openapi_document_is_current() {
-    let house = TestServer::new().await;
-    let served =
-        house.ask(house.get("/api/v1/openapi.json").body(Body::empty()).expect("a request")).await;
+    let server = TestServer::new().await;
+    let served = server
+        .ask(server.get("/api/v1/openapi.json").body(Body::empty()).expect("a request"))
+        .await;
     assert_eq!(served.header(header::CONTENT_TYPE), "application/json");
     assert_eq!(served.text(), rest::described());
     if std::env::var_os("GANTRY_WRITE").is_some() {
@@ -96,15 +97,15 @@ fn routed(router: &Router) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn every_route_is_documented() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let paths = document["paths"].as_object().expect("paths");
     let described = paths.iter().flat_map(|(path, item)| {
         item.as_object().expect("operations").keys().map(move |method| format!("{method} {path}"))
     });
-    assert_eq!(routed(&house.routes), described.collect());
+    assert_eq!(routed(&server.routes), described.collect());
     // An undocumented route is noticed.
-    let more = house.routes.clone().route("/api/v1/forgotten", axum::routing::delete(|| async {}));
+    let more = server.routes.clone().route("/api/v1/forgotten", axum::routing::delete(|| async {}));
     assert!(routed(&more).contains("delete /api/v1/forgotten"));
 }
 
@@ -184,10 +185,10 @@ fn creating_operations_return_a_location() {
 
 #[tokio::test]
 async fn location_of_created_resource_works() {
-    let house = TestServer::new().await;
-    house.furnish().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
     let root =
-        house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
+        server.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
     let on_node = "/api/v1/nodes/n1.house.example.com/proposals";
     for (path, wish, field) in [
         ("/api/v1/deployments/web/proposals", json!({}), "proposal"),
@@ -195,7 +196,7 @@ async fn location_of_created_resource_works() {
         ("/api/v1/nodes", json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}), "node"),
         ("/api/v1/people", json!({"name": "dee", "grants": [{"permission": "viewer"}]}), "id"),
     ] {
-        let made = house.tell(path, &root, wish).await;
+        let made = server.tell(path, &root, wish).await;
         assert_eq!(made.status, StatusCode::CREATED, "{path}: {}", made.text());
         let id = made.json()[field].to_string();
         let place = made.header(header::LOCATION);
@@ -203,28 +204,28 @@ async fn location_of_created_resource_works() {
             place.starts_with("/api/v1/") && place.ends_with(&format!("/{}", id.trim_matches('"'))),
             "{path}: {place}"
         );
-        assert_eq!(house.send_get(place, &root).await.status, StatusCode::OK, "{place}");
+        assert_eq!(server.send_get(place, &root).await.status, StatusCode::OK, "{place}");
     }
     let made =
-        house.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
+        server.tell("/api/v1/tokens", &root, json!({"name": "t", "scopes": ["viewer"]})).await;
     let place = made.header(header::LOCATION);
     let take_back =
-        Request::delete(place).header(header::HOST, house.host).header(header::COOKIE, &root);
+        Request::delete(place).header(header::HOST, server.host).header(header::COOKIE, &root);
     let taken =
-        house.ask(take_back.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
+        server.ask(take_back.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
     assert_eq!(taken.status, StatusCode::OK, "{place}: {}", taken.text());
 }
 
 #[tokio::test]
 async fn unchanged_response_returns_304() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     let ask = async |path: &str, headers: &[(&str, &str)]| {
         let request = headers
             .iter()
-            .fold(house.get(path), |request, (name, value)| request.header(*name, *value));
-        house
+            .fold(server.get(path), |request, (name, value)| request.header(*name, *value));
+        server
             .ask(request.header(header::COOKIE, &ada).body(Body::empty()).expect("a request"))
             .await
     };
@@ -250,23 +251,23 @@ async fn unchanged_response_returns_304() {
         (StatusCode::NOT_MODIFIED, of_packed.as_str())
     );
     let hold = json!({"on_hold": true, "reason": "a while"});
-    house.tell("/api/v1/deployments/web/hold", &ada, hold).await.json();
+    server.tell("/api/v1/deployments/web/hold", &ada, hold).await.json();
     let board = ask("/api/v1/deployments/web/board", &[]).await.header(header::ETAG).to_owned();
     let back = json!({"on_hold": false, "reason": "on it goes"});
-    house.tell("/api/v1/deployments/web/hold", &ada, back).await.json();
+    server.tell("/api/v1/deployments/web/hold", &ada, back).await.json();
     let other = ask("/api/v1/deployments/web/board", &[("if-none-match", &board)]).await;
     assert_eq!(other.status, StatusCode::OK, "it has changed");
 }
 
 #[tokio::test]
 async fn unsupported_if_match_is_rejected() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     let ask = async |path: &str, body: Value| {
-        let mut request = house.post_json(path, &ada, body.to_string());
+        let mut request = server.post_json(path, &ada, body.to_string());
         request.headers_mut().insert(header::IF_MATCH, "\"7\"".parse().expect("a value"));
-        house.ask(request).await
+        server.ask(request).await
     };
     let hold =
         ask("/api/v1/deployments/web/hold", json!({"on_hold": true, "reason": "a while"})).await;
@@ -278,7 +279,7 @@ async fn unsupported_if_match_is_rejected() {
         hold.text()
     );
     let proposal =
-        house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
+        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
             .clone();
     let undo = ask(&format!("/api/v1/proposals/{proposal}/undo"), json!({"version": 1})).await;
     assert_eq!(
@@ -289,26 +290,26 @@ async fn unsupported_if_match_is_rejected() {
 
 #[tokio::test]
 async fn version_in_if_match_needs_no_body() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let opened = house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let opened = server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await;
     let place = opened.header(header::LOCATION);
     let discard = async |tag: Option<&str>| {
-        let request = house.post(&format!("{place}/discard")).header(header::COOKIE, &ada);
+        let request = server.post(&format!("{place}/discard")).header(header::COOKIE, &ada);
         let request =
             tag.into_iter().fold(request, |request, tag| request.header(header::IF_MATCH, tag));
-        house.ask(request.body(Body::empty()).expect("a request")).await
+        server.ask(request.body(Body::empty()).expect("a request")).await
     };
     let refused = discard(None).await;
     assert_eq!(
         (refused.status.as_u16(), refused.problem()["code"].as_str()),
         (428, Some("version_wanted"))
     );
-    let tag = house.send_get(place, &ada).await.header(header::ETAG).to_owned();
+    let tag = server.send_get(place, &ada).await.header(header::ETAG).to_owned();
     let done = discard(Some(&tag)).await;
     assert_eq!(done.status, StatusCode::OK, "{}", done.text());
-    assert_eq!(house.send_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
+    assert_eq!(server.send_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     for path in ["undo", "redo", "discard"] {
         let told = &document["paths"][format!("/api/v1/proposals/{{id}}/{path}")]["post"];
@@ -319,14 +320,14 @@ async fn version_in_if_match_needs_no_body() {
 
 #[tokio::test]
 async fn unknown_query_parameter_is_rejected() {
-    let house = TestServer::new().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    let ada = server.cookie().await;
     for (path, known) in [
         ("/api/v1/runs?stat=running", "before"),
         ("/api/v1/deployments?name=web", "after, filter, sort, state"),
         ("/api/v1/nodes?x", "filter"),
     ] {
-        let refused = house.send_get(path, &ada).await.problem();
+        let refused = server.send_get(path, &ada).await.problem();
         let detail = refused["detail"].as_str().unwrap_or_default();
         assert!(refused["status"] == 400 && detail.contains(known), "{path}: {detail}");
     }
@@ -334,18 +335,18 @@ async fn unknown_query_parameter_is_rejected() {
 
 #[tokio::test]
 async fn unsupported_method_returns_405() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     for (method, path) in
         [("TRACE", "/api/v1/deployments/web/hold"), ("DELETE", "/api/v1/barclamps?x=1")]
     {
-        let request = Request::builder().method(method).uri(path).header(header::HOST, house.host);
+        let request = Request::builder().method(method).uri(path).header(header::HOST, server.host);
         let request = request
             .header(header::COOKIE, &ada)
             .header("x-gantry", "1")
             .header("idempotency-key", "k");
-        let answer = house
+        let answer = server
             .ask(request.header(header::IF_MATCH, "\"1\"").body(Body::empty()).expect("a request"))
             .await;
         assert_eq!(answer.problem()["code"], "method_not_allowed", "{method} {path}");
@@ -355,10 +356,10 @@ async fn unsupported_method_returns_405() {
 
 #[tokio::test]
 async fn lists_filter_by_parameters() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, _) = (house.cookie().await, bo);
-    let of = async |path: &str| house.send_get(&format!("/api/v1/{path}"), &ada).await.json();
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, _) = (server.cookie().await, bo);
+    let of = async |path: &str| server.send_get(&format!("/api/v1/{path}"), &ada).await.json();
     let names = |page: &Value| {
         page["deployments"]
             .as_array()
@@ -369,12 +370,12 @@ async fn lists_filter_by_parameters() {
     };
     assert_eq!(names(&of("deployments?filter=ed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=on_hold").await), [""; 0]);
-    house
+    server
         .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": true, "reason": "a while"}))
         .await
         .json();
     assert_eq!(names(&of("deployments?state=on_hold").await), ["web"]);
-    house.tell("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
+    server.tell("/api/v1/deployments/edge/proposals", &ada, json!({})).await.json();
     assert_eq!(names(&of("deployments?state=proposed").await), ["edge"]);
     assert_eq!(names(&of("deployments?state=idle").await), ["system"]);
     assert_eq!(
@@ -409,7 +410,7 @@ async fn lists_filter_by_parameters() {
         "runs?since=x",
     ] {
         assert_eq!(
-            house.send_get(&format!("/api/v1/{refused}"), &ada).await.status,
+            server.send_get(&format!("/api/v1/{refused}"), &ada).await.status,
             StatusCode::BAD_REQUEST,
             "{refused}"
         );
@@ -422,7 +423,7 @@ async fn lists_filter_by_parameters() {
         "blueprints?deployment=x",
     ] {
         assert_eq!(
-            house.send_get(&format!("/api/v1/{nowhere}"), &ada).await.status,
+            server.send_get(&format!("/api/v1/{nowhere}"), &ada).await.status,
             StatusCode::NOT_FOUND,
             "{nowhere}"
         );

@@ -7,8 +7,8 @@ use crate::http::{connections, permits, problems};
 
 #[tokio::test]
 async fn cross_site_request_changes_nothing() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
     let paths = ["/sign-out", "/api/v1/nodes", "/call/sign-out", "/sign-in", "/nothing"];
     let headers: [&[(&str, &str)]; 4] = [
         &[],
@@ -24,12 +24,12 @@ async fn cross_site_request_changes_nothing() {
             for (name, value) in headers {
                 request = request.header(*name, *value);
             }
-            let answer = house.ask(request.body(Body::empty()).expect("a request")).await;
+            let answer = server.ask(request.body(Body::empty()).expect("a request")).await;
             assert_eq!(answer.problem()["code"], "other_origin", "{path} {headers:?}");
         }
     }
     assert_eq!(
-        house.send_get("/events?after=x", &cookie).await.status,
+        server.send_get("/events?after=x", &cookie).await.status,
         StatusCode::BAD_REQUEST,
         "still signed in"
     );
@@ -37,19 +37,19 @@ async fn cross_site_request_changes_nothing() {
     let program =
         Request::post("/sign-out").header(header::HOST, LOCAL_HOST).header(header::COOKIE, &cookie);
     let answer =
-        house.ask(program.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
+        server.ask(program.header("x-gantry", "1").body(Body::empty()).expect("a request")).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
 }
 
 #[tokio::test]
 async fn unknown_host_name_is_rejected() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     for host in ["evil.example:7780", "127.0.0.1.evil.example", ""] {
         let request = Request::get("/sign-in")
             .header(header::HOST, host)
             .body(Body::empty())
             .expect("a request");
-        let answer = house.ask(request).await;
+        let answer = server.ask(request).await;
         assert_eq!(
             (answer.status.as_u16(), answer.problem()["code"].as_str()),
             (421, Some("other_host")),
@@ -59,7 +59,7 @@ async fn unknown_host_name_is_rejected() {
             .header(header::HOST, host)
             .body(Body::empty())
             .expect("a request");
-        assert_eq!(house.ask(health).await.status, StatusCode::OK);
+        assert_eq!(server.ask(health).await.status, StatusCode::OK);
     }
 }
 
@@ -99,7 +99,7 @@ fn statuses(answers: &str) -> Vec<&str> {
 
 #[tokio::test]
 async fn ambiguous_request_head_is_rejected() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let get = |target: &str, more: &str| format!("GET {target} HTTP/1.1\r\n{more}\r\n");
     let near = format!("Host: {LOCAL_HOST}\r\n");
     for (what, head, status) in [
@@ -110,11 +110,12 @@ async fn ambiguous_request_head_is_rejected() {
         ("another host in the target", get("http://evil.example/healthz", &near), "400"),
         ("a person in the target", get(&format!("http://a@{LOCAL_HOST}/healthz"), &near), "400"),
     ] {
-        let answer = raw(&house.router, head.as_bytes()).await;
+        let answer = raw(&server.router, head.as_bytes()).await;
         assert_eq!(statuses(&answer), [status], "{what}: {answer}");
     }
-    let refused =
-        raw(&house.router, get("/", &format!("{near}Host: x\r\n")).as_bytes()).await.to_lowercase();
+    let refused = raw(&server.router, get("/", &format!("{near}Host: x\r\n")).as_bytes())
+        .await
+        .to_lowercase();
     for part in ["connection: close", "x-content-type-options: nosniff", "several host headers"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
@@ -122,7 +123,7 @@ async fn ambiguous_request_head_is_rejected() {
 
 #[tokio::test]
 async fn request_head_above_its_limit_is_rejected() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let head = |more: usize| {
         // Many headers, because each one grows the read buffer.
         let headers: String =
@@ -135,20 +136,20 @@ async fn request_head_above_its_limit_is_rejected() {
         (limits::MAX_HEAD_BYTES + 8192, "431"),
         (limits::MAX_HEAD_BYTES * 4, "431"),
     ] {
-        let answer = raw(&house.router, head(size).as_bytes()).await;
+        let answer = raw(&server.router, head(size).as_bytes()).await;
         assert_eq!(statuses(&answer), [status], "{size}: {answer}");
     }
     let one = format!(
         "GET /healthz?{} HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n\r\n",
         "a".repeat(limits::MAX_HEAD_BYTES)
     );
-    let answer = raw(&house.router, one.as_bytes()).await;
+    let answer = raw(&server.router, one.as_bytes()).await;
     assert!(matches!(statuses(&answer)[..], ["431" | "414"]), "{answer}");
 }
 
 #[tokio::test]
 async fn request_body_with_two_lengths_is_never_two_requests() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n\r\n");
     let post = |headers: &str, body: &str| {
         format!(
@@ -160,15 +161,16 @@ async fn request_body_with_two_lengths_is_never_two_requests() {
     let body = format!("0\r\n\r\n{smuggled}");
     for headers in [format!("{length}{chunked}"), format!("{chunked}{length}"), chunked.to_owned()]
     {
-        let answer = raw(&house.router, post(&headers, &body).as_bytes()).await;
+        let answer = raw(&server.router, post(&headers, &body).as_bytes()).await;
         assert_eq!(statuses(&answer).len(), 1, "{headers}: {answer}");
         assert!(answer.contains("connection: close"), "{headers}: {answer}");
     }
     let two_lengths =
-        raw(&house.router, post(&format!("{length}Content-Length: 5\r\n"), &body).as_bytes()).await;
+        raw(&server.router, post(&format!("{length}Content-Length: 5\r\n"), &body).as_bytes())
+            .await;
     assert_eq!(statuses(&two_lengths), ["400"], "{two_lengths}");
     let unknown =
-        raw(&house.router, post("Transfer-Encoding: chunked, identity\r\n", &body).as_bytes())
+        raw(&server.router, post("Transfer-Encoding: chunked, identity\r\n", &body).as_bytes())
             .await;
     assert_eq!(statuses(&unknown), ["400"], "{unknown}");
 }
@@ -176,75 +178,78 @@ async fn request_body_with_two_lengths_is_never_two_requests() {
 /// The snapshot lists the client, request and error of each case: `snapshots/`.
 #[tokio::test]
 async fn refusals_have_one_form() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
     let id = "00000000-0000-0000-0000-000000000001";
     let too_large = format!(r#"{{"fqdn":"{}","root":""}}"#, "x".repeat(limits::MAX_BODY_BYTES));
     let edits = r#"{"version":1,"edits":[{"edit":"bind","deployment":7}]}"#;
     let mut refused = std::collections::BTreeMap::new();
     let mut note = |what: &str, answer: Answer| refused.insert(what.to_owned(), answer.problem());
-    note("no such address", house.send_get("/api/v1/nothing", &cookie).await);
-    note("no such page, asked by a program", house.send_get("/nothing", &cookie).await);
-    note("no such call", house.ask(house.post_json("/call/nothing", &cookie, "{}")).await);
-    note("not this way", house.ask(house.post_json("/api/v1/runs/1", &cookie, "{}")).await);
-    note("no number", house.send_get("/api/v1/runs/seven", &cookie).await);
-    note("a query that is none", house.send_get("/api/v1/runs?before=x", &cookie).await);
-    note("an unknown topic", house.send_get("/events?topics=weather", &cookie).await);
-    note("broken JSON", house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqdn\": }")).await);
+    note("no such address", server.send_get("/api/v1/nothing", &cookie).await);
+    note("no such page, asked by a program", server.send_get("/nothing", &cookie).await);
+    note("no such call", server.ask(server.post_json("/call/nothing", &cookie, "{}")).await);
+    note("not this way", server.ask(server.post_json("/api/v1/runs/1", &cookie, "{}")).await);
+    note("no number", server.send_get("/api/v1/runs/seven", &cookie).await);
+    note("a query that is none", server.send_get("/api/v1/runs?before=x", &cookie).await);
+    note("an unknown topic", server.send_get("/events?topics=weather", &cookie).await);
+    note(
+        "broken JSON",
+        server.ask(server.post_json("/api/v1/nodes", &cookie, "{\"fqdn\": }")).await,
+    );
     note(
         "a missing field",
-        house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"ssh\":{}}")).await,
+        server.ask(server.post_json("/api/v1/nodes", &cookie, "{\"ssh\":{}}")).await,
     );
     note(
         "an unknown field",
-        house.ask(house.post_json("/api/v1/nodes", &cookie, "{\"fqnd\":\"a.b.c\"}")).await,
+        server.ask(server.post_json("/api/v1/nodes", &cookie, "{\"fqnd\":\"a.b.c\"}")).await,
     );
     note(
         "an edit that is none",
-        house.ask(house.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await,
+        server.ask(server.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await,
     );
-    note("too large", house.ask(house.post_json("/api/v1/nodes", &cookie, too_large)).await);
-    let mut call = house.post_json("/call/frame", &cookie, "{}");
+    note("too large", server.ask(server.post_json("/api/v1/nodes", &cookie, too_large)).await);
+    let mut call = server.post_json("/call/frame", &cookie, "{}");
     call.headers_mut().insert(header::CONTENT_LENGTH, (limits::MAX_BODY_BYTES + 1).into());
-    note("too large for a call", house.ask(call).await);
-    note("no such noderole's id", house.send_get("/api/v1/noderoles/x", &cookie).await);
+    note("too large for a call", server.ask(call).await);
+    note("no such noderole's id", server.send_get("/api/v1/noderoles/x", &cookie).await);
     let plain =
-        house.post(&format!("/api/v1/noderoles/{id}/retry")).header(header::COOKIE, &cookie);
+        server.post(&format!("/api/v1/noderoles/{id}/retry")).header(header::COOKIE, &cookie);
     note(
         "a list for an object",
-        house.ask(house.post_json("/api/v1/nodes", &cookie, r#"["a.b.c"]"#)).await,
+        server.ask(server.post_json("/api/v1/nodes", &cookie, r#"["a.b.c"]"#)).await,
     );
     let list = r#"{"fqdn":"a.b.c","ssh":[["10.0.0.1"],22,"root","k",1,"h"]}"#;
     note(
         "a list for an object inside",
-        house.ask(house.post_json("/api/v1/nodes", &cookie, list)).await,
+        server.ask(server.post_json("/api/v1/nodes", &cookie, list)).await,
     );
     let edits = r#"{"version":1,"edits":[["bind"]]}"#;
     note(
         "a list for an edit",
-        house.ask(house.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await,
+        server.ask(server.post_json("/api/v1/proposals/1/edits", &cookie, edits)).await,
     );
-    note("an unknown key of the stream", house.send_get("/events?topic=nodes", &cookie).await);
-    note("no such node", house.send_get("/api/v1/nodes/web-9/results", &cookie).await);
+    note("an unknown key of the stream", server.send_get("/events?topic=nodes", &cookie).await);
+    note("no such node", server.send_get("/api/v1/nodes/web-9/results", &cookie).await);
     note(
         "a place in a list that is none",
-        house.send_get("/api/v1/nodes?sort=state&after=junk", &cookie).await,
+        server.send_get("/api/v1/nodes?sort=state&after=junk", &cookie).await,
     );
-    note("no JSON", house.ask(plain.body(Body::from("reason")).expect("a request")).await);
+    note("no JSON", server.ask(plain.body(Body::from("reason")).expect("a request")).await);
     insta::assert_json_snapshot!(refused);
 }
 
 /// An error quotes only the beginning of long input, followed by the remedy.
 #[tokio::test]
 async fn error_quotes_only_start_of_input() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let cookie = server.cookie().await;
     let long = "x".repeat(5_000);
     for answer in [
-        house.send_get(&format!("/api/v1/deployments/{long}/board"), &cookie).await,
-        house.send_get(&format!("/api/v1/runs/{long}"), &cookie).await,
-        house.ask(house.post_json("/api/v1/nodes", &cookie, format!("{{\"{long}\":1}}"))).await,
+        server.send_get(&format!("/api/v1/deployments/{long}/board"), &cookie).await,
+        server.send_get(&format!("/api/v1/runs/{long}"), &cookie).await,
+        server.ask(server.post_json("/api/v1/nodes", &cookie, format!("{{\"{long}\":1}}"))).await,
     ] {
         let problem = answer.problem();
         let detail = problem["detail"].as_str().unwrap_or_default();
@@ -254,9 +259,9 @@ async fn error_quotes_only_start_of_input() {
 
 #[tokio::test]
 async fn wrong_method_lists_allowed_ones() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    let answer = house.ask(house.post_json("/api/v1/runs/1", &cookie, "{}")).await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    let answer = server.ask(server.post_json("/api/v1/runs/1", &cookie, "{}")).await;
     assert_eq!(
         (answer.status, answer.header(header::ALLOW)),
         (StatusCode::METHOD_NOT_ALLOWED, "GET,HEAD")
@@ -269,12 +274,12 @@ async fn wrong_method_lists_allowed_ones() {
 
 #[tokio::test]
 async fn retryable_errors_have_retry_after() {
-    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.streams = permits::Permits::new(0, 1);
     })
     .await;
-    let cookie = house.cookie().await;
-    let full = house.send_get("/events", &cookie).await;
+    let cookie = server.cookie().await;
+    let full = server.send_get("/events", &cookie).await;
     assert_eq!(
         (full.status.as_u16(), full.header(header::RETRY_AFTER)),
         (503, "5"),
@@ -282,13 +287,13 @@ async fn retryable_errors_have_retry_after() {
         full.text()
     );
     assert!(full.problem().get("again_after").is_none(), "the header says it");
-    house.stopping.cancel();
-    let page = house
+    server.stopping.cancel();
+    let page = server
         .get("/readyz")
         .header(header::ACCEPT, "text/html")
         .body(Body::empty())
         .expect("a request");
-    let ready = house.ask(page).await;
+    let ready = server.ask(page).await;
     assert_eq!(
         (ready.status.as_u16(), ready.header(header::RETRY_AFTER)),
         (503, "5"),
@@ -297,17 +302,17 @@ async fn retryable_errors_have_retry_after() {
     );
     assert_eq!(ready.headers.get_all(header::RETRY_AFTER).iter().count(), 1);
     assert_eq!(
-        house.send_get("/api/v1/runs/1", "").await.header(header::RETRY_AFTER),
+        server.send_get("/api/v1/runs/1", "").await.header(header::RETRY_AFTER),
         "",
         "waiting does not help"
     );
     let mut attempts = Vec::new();
     for _ in 0..11 {
-        let form = house
+        let form = server
             .post("/sign-in")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let form = form.body(Body::from("token=nonsense")).expect("a request");
-        attempts.push(house.ask(form).await);
+        attempts.push(server.ask(form).await);
     }
     let slow = &attempts[10];
     let wait = slow.header(header::RETRY_AFTER).parse::<u32>();
@@ -320,14 +325,14 @@ async fn server_with_limits(
     change: impl FnOnce(&mut AppState),
 ) -> (TestServer, AppState, Router, String) {
     let mut known = None;
-    let house =
+    let server =
         TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| known = Some(state.clone()))
             .await;
-    let cookie = house.cookie().await;
+    let cookie = server.cookie().await;
     let mut state = known.expect("a state");
     change(&mut state);
     let router = crate::router(state.clone());
-    (house, state, router, cookie)
+    (server, state, router, cookie)
 }
 
 async fn send_to(router: &Router, request: Request<Body>) -> Answer {
@@ -345,11 +350,11 @@ fn endless_body() -> Body {
 
 #[tokio::test]
 async fn requests_beyond_limit_get_503() {
-    let (house, _, router, cookie) = server_with_limits(|state| {
+    let (server, _, router, cookie) = server_with_limits(|state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0))
     })
     .await;
-    let request = house
+    let request = server
         .get("/api/v1/nodes")
         .header(header::COOKIE, &cookie)
         .body(Body::empty())
@@ -362,7 +367,7 @@ async fn requests_beyond_limit_get_503() {
         answer.text()
     );
     assert_eq!(answer.problem()["code"], "unavailable");
-    let page = house
+    let page = server
         .get("/nodes")
         .header(header::ACCEPT, "text/html")
         .body(Body::empty())
@@ -375,20 +380,20 @@ async fn requests_beyond_limit_get_503() {
 /// A server at its limits still answers health checks and metrics.
 #[tokio::test]
 async fn full_server_answers_health_and_metrics() {
-    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(0));
     })
     .await;
     assert_eq!(
-        house.send_get("/sign-in", "").await.status,
+        server.send_get("/sign-in", "").await.status,
         StatusCode::SERVICE_UNAVAILABLE,
         "it is full"
     );
     for (path, said) in [("/healthz", "lives\n"), ("/readyz", "ready\n")] {
-        let answer = house.send_get(path, "").await;
+        let answer = server.send_get(path, "").await;
         assert_eq!((answer.status, answer.text()), (StatusCode::OK, said), "{path}");
     }
-    let metrics = house.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
+    let metrics = server.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
     assert_eq!(metrics.status, StatusCode::OK, "{}", metrics.text());
     let refused = "gantry_http_requests_total{method=\"GET\",route=\"none\",status=\"503\"} 1";
     assert!(metrics.text().contains(refused), "{}", metrics.text());
@@ -397,13 +402,13 @@ async fn full_server_answers_health_and_metrics() {
 /// A request keeps its permit after its timeout response, because its work continues.
 #[tokio::test]
 async fn permit_is_released_when_work_ends() {
-    let (house, state, router, cookie) = server_with_limits(|state| {
+    let (server, state, router, cookie) = server_with_limits(|state| {
         state.requests = std::sync::Arc::new(tokio::sync::Semaphore::new(1));
         state.patience.answer = Duration::from_millis(50);
         state.patience.body = Duration::from_secs(5);
     })
     .await;
-    let late = send_to(&router, house.post_json("/api/v1/nodes", &cookie, endless_body())).await;
+    let late = send_to(&router, server.post_json("/api/v1/nodes", &cookie, endless_body())).await;
     assert_eq!(
         (late.status.as_u16(), late.header(header::RETRY_AFTER)),
         (504, ""),
@@ -412,7 +417,7 @@ async fn permit_is_released_when_work_ends() {
     );
     assert_eq!(late.problem()["code"], "too_slow");
     assert_eq!(state.requests.available_permits(), 0, "it still reads");
-    let next = send_to(&router, house.post_json("/api/v1/nodes", &cookie, "{}")).await;
+    let next = send_to(&router, server.post_json("/api/v1/nodes", &cookie, "{}")).await;
     assert_eq!(next.status, StatusCode::SERVICE_UNAVAILABLE, "{}", next.text());
     let free = tokio::time::timeout(Duration::from_secs(30), state.requests.acquire()).await;
     assert!(free.is_ok(), "a body that does not come has an end, and so has the work");
@@ -420,15 +425,15 @@ async fn permit_is_released_when_work_ends() {
 
 #[tokio::test]
 async fn slow_request_body_times_out() {
-    let (house, _, router, cookie) =
+    let (server, _, router, cookie) =
         server_with_limits(|state| state.patience.body = Duration::from_millis(50)).await;
-    let slow = send_to(&router, house.post_json("/api/v1/nodes", &cookie, endless_body())).await;
+    let slow = send_to(&router, server.post_json("/api/v1/nodes", &cookie, endless_body())).await;
     assert_eq!(
         (slow.status.as_u16(), slow.problem()["code"].as_str()),
         (408, Some("body_too_slow"))
     );
     let form =
-        house.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
+        server.post("/sign-in").header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
     let slow = send_to(&router, form.body(endless_body()).expect("a request")).await;
     assert_eq!(
         (slow.status.as_u16(), slow.problem()["code"].as_str()),
@@ -466,17 +471,17 @@ async fn possibly_executed_request_has_no_retry_after() {
 /// pages.
 #[tokio::test]
 async fn missing_permission_names_people_to_ask() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let add = |name: &str, may| NewPerson::human(name, may);
-    let eve = house
+    let eve = server
         .people
         .create_person(None, &add("eve", vec![Permission::Viewer]))
         .await
         .expect("a person");
-    let eve = house.cookie_for(eve).await;
+    let eve = server.cookie_for(eve).await;
     let body = r#"{"fqdn":"n1.a.example","root":"/srv/nodes/n1"}"#;
     let ask = async || {
-        let refused = house.ask(house.post_json("/api/v1/nodes", &eve, body)).await;
+        let refused = server.ask(server.post_json("/api/v1/nodes", &eve, body)).await;
         assert_eq!(refused.status, StatusCode::FORBIDDEN);
         let problem = refused.problem();
         assert!(problem.get("admins_give").is_none(), "{problem}");
@@ -490,36 +495,36 @@ async fn missing_permission_names_people_to_ask() {
         "{said}"
     );
     for name in ["dora", "al"] {
-        house
+        server
             .people
             .create_person(None, &add(name, vec![Permission::Admin]))
             .await
             .expect("a person");
     }
     assert!(ask().await.ends_with("An admin can grant it. Admins are al and dora."));
-    let page = house.post("/call/switch").header(header::COOKIE, &eve);
+    let page = server.post("/call/switch").header(header::COOKIE, &eve);
     let page = page
         .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
         .body(Body::from("enabled=false&reason=x"));
-    let answer = house.ask(page.expect("a request")).await;
+    let answer = server.ask(page.expect("a request")).await;
     assert!(answer.text().contains("Admins are al and dora."), "{}", answer.text());
 }
 
 /// An invalid name in a path is not looked up.
 #[tokio::test]
 async fn invalid_name_returns_404() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let cookie = server.cookie().await;
     // A list reports the invalid parameter.
-    let list = house.send_get("/api/v1/blueprints?deployment=%00", &cookie).await;
+    let list = server.send_get("/api/v1/blueprints?deployment=%00", &cookie).await;
     assert_eq!(list.status, StatusCode::BAD_REQUEST, "{}", list.text());
     for path in [
         "/api/v1/blueprints/compare?from=1&to=1&deployment=%00",
         "/api/v1/deployments/%00/board",
         "/graph/%00/graph.svg",
     ] {
-        let answer = house.send_get(path, &cookie).await;
+        let answer = server.send_get(path, &cookie).await;
         assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}: {}", answer.text());
     }
     for path in [
@@ -528,29 +533,29 @@ async fn invalid_name_returns_404() {
         "/graph/%00",
         "/deployments/%00",
     ] {
-        let page = house.visit(path, &cookie).await;
+        let page = server.visit(path, &cookie).await;
         assert!(page.status.as_u16() < 500, "{path}: {}", page.status);
     }
 }
 
 #[tokio::test]
 async fn only_imports_accept_large_bodies() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
     let json =
         serde_json::json!({"files": {"web/scripts/x": "x".repeat(2 * limits::MAX_BODY_BYTES)}})
             .to_string();
-    let answer = house.ask(house.post_json("/api/v1/barclamps", &cookie, json)).await;
+    let answer = server.ask(server.post_json("/api/v1/barclamps", &cookie, json)).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text());
     assert!(answer.problem()["detail"].as_str().expect("text").contains("has no barclamp file"));
 }
 
 #[tokio::test]
 async fn browsers_get_error_pages() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let cookie = house.cookie().await;
-    let page = house.visit("/nothing/here", &cookie).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let cookie = server.cookie().await;
+    let page = server.visit("/nothing/here", &cookie).await;
     assert_eq!(
         (page.status, page.header(header::CONTENT_TYPE)),
         (StatusCode::NOT_FOUND, "text/html; charset=utf-8")
@@ -558,11 +563,11 @@ async fn browsers_get_error_pages() {
     assert!(page.header(header::CONTENT_SECURITY_POLICY).contains("'nonce-"));
 
     for nowhere in ["/settings/people/x", "/runs/x", "/workers/x", "/noderoles/x", "/reviews/x"] {
-        let page = house.visit(nowhere, &cookie).await;
+        let page = server.visit(nowhere, &cookie).await;
         assert_eq!(page.status, StatusCode::NOT_FOUND, "{nowhere}");
     }
 
-    let plain = house.visit("/runs/seven/log", &cookie).await;
+    let plain = server.visit("/runs/seven/log", &cookie).await;
     assert_eq!(plain.status, StatusCode::BAD_REQUEST);
     assert!(
         plain.text().starts_with("<!DOCTYPE html>") && plain.text().contains("seven"),
@@ -618,7 +623,7 @@ fn documented_limits_match_the_code() {
             api::limits::ERROR_WORD,
             with_separator(api::limits::ERROR_TEXT)
         ),
-        format!("| noderoles on the page of a node | {},", store::nodes::MAX_CARRIED),
+        format!("| noderoles on the page of a node | {},", store::nodes::MAX_NODE_NODEROLES),
         format!("| a page of a list | {} rows", api::listing::PAGE_SIZE),
         format!("| topics of a live stream | {} |", api::live::MAX_TOPICS),
         format!(
@@ -729,8 +734,8 @@ fn documented_limits_match_the_code() {
 
 #[tokio::test]
 async fn every_response_has_security_headers() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
     for path in [
         "/sign-in",
         "/nothing",
@@ -739,7 +744,7 @@ async fn every_response_has_security_headers() {
         "/healthz",
         "/events?after=x",
     ] {
-        let answer = house.visit(path, &cookie).await;
+        let answer = server.visit(path, &cookie).await;
         for (name, value) in [
             ("x-content-type-options", "nosniff"),
             ("x-frame-options", "DENY"),
@@ -780,10 +785,10 @@ async fn every_response_has_security_headers() {
 
 #[tokio::test]
 async fn page_scripts_use_the_policy_nonce() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let mut nonces = std::collections::BTreeSet::new();
     for _ in 0..3 {
-        let page = house.visit("/sign-in", "").await;
+        let page = server.visit("/sign-in", "").await;
         let policy = page.header(header::CONTENT_SECURITY_POLICY);
         let nonce = policy
             .split("'nonce-")
@@ -815,41 +820,41 @@ fn count_preloads(page: &str) -> usize {
 
 #[tokio::test]
 async fn site_files_are_compressed_and_public() {
-    let house = TestServer::new().await;
-    let packed = house
+    let server = TestServer::new().await;
+    let packed = server
         .get("/pkg/a1b2/gantry.js")
         .header(header::ACCEPT_ENCODING, "br")
         .body(Body::empty())
         .expect("a request");
-    let packed = house.ask(packed).await;
+    let packed = server.ask(packed).await;
     assert_eq!(
         (packed.status, packed.text(), packed.header("content-encoding")),
         (StatusCode::OK, "packed", "br")
     );
     assert_eq!(packed.header(header::CACHE_CONTROL), "public, max-age=31536000, immutable");
-    let plain = house.send_get("/pkg/a1b2/gantry.js", "").await;
+    let plain = server.send_get("/pkg/a1b2/gantry.js", "").await;
     assert_eq!(plain.text(), "plain");
-    let again = house
+    let again = server
         .get("/pkg/a1b2/gantry.js")
         .header(header::IF_MODIFIED_SINCE, plain.header(header::LAST_MODIFIED));
     assert_eq!(
-        house.ask(again.body(Body::empty()).expect("a request")).await.status,
+        server.ask(again.body(Body::empty()).expect("a request")).await.status,
         StatusCode::NOT_MODIFIED
     );
     assert_eq!(
-        house.send_get("/fonts/inter.woff2", "").await.header(header::CACHE_CONTROL),
+        server.send_get("/fonts/inter.woff2", "").await.header(header::CACHE_CONTROL),
         "public, max-age=604800"
     );
-    let icon = house.send_get("/favicon.svg", "").await;
+    let icon = server.send_get("/favicon.svg", "").await;
     assert_eq!(icon.header(header::CONTENT_TYPE), "image/svg+xml");
     assert_eq!(icon.header(header::CACHE_CONTROL), "public, no-cache");
     assert_eq!(
-        house.send_get("/pkg/0000/gantry.js", "").await.status,
+        server.send_get("/pkg/0000/gantry.js", "").await.status,
         StatusCode::NOT_FOUND,
         "another build's"
     );
-    std::fs::write(house.site.path().with_extension("secret"), "secret").expect("a file");
-    let name = house.site.path().with_extension("secret");
+    std::fs::write(server.site.path().with_extension("secret"), "secret").expect("a file");
+    let name = server.site.path().with_extension("secret");
     let name = name.file_name().and_then(|name| name.to_str()).expect("a name");
     for path in [
         format!("/pkg/../../{name}"),
@@ -857,15 +862,15 @@ async fn site_files_are_compressed_and_public() {
         "/pkg".into(),
         "/pkg/".into(),
     ] {
-        assert_eq!(house.send_get(&path, "").await.status, StatusCode::NOT_FOUND, "{path}");
+        assert_eq!(server.send_get(&path, "").await.status, StatusCode::NOT_FOUND, "{path}");
     }
-    std::fs::remove_file(house.site.path().with_extension("secret")).expect("to clean up");
+    std::fs::remove_file(server.site.path().with_extension("secret")).expect("to clean up");
 }
 
 #[tokio::test]
 async fn page_links_files_of_its_build() {
-    let house = TestServer::new().await;
-    let page = house.visit("/sign-in", "").await;
+    let server = TestServer::new().await;
+    let page = server.visit("/sign-in", "").await;
     let head = page.text().split("</head>").next().expect("a head");
     for file in [
         "gantry.css",
@@ -881,35 +886,35 @@ async fn page_links_files_of_its_build() {
 
 #[tokio::test]
 async fn page_without_chunks_links_no_loader() {
-    let house = TestServer::new().await;
-    let page = house.visit("/nodes", &house.cookie().await).await;
+    let server = TestServer::new().await;
+    let page = server.visit("/nodes", &server.cookie().await).await;
     let head = page.text().split("</head>").next().expect("a head");
     assert!(head.contains("gantry.wasm") && !head.contains("split.js"), "{head}");
 }
 
 #[tokio::test]
 async fn client_request_id_is_ignored() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let request =
-        house.get("/healthz").header("x-request-id", "theirs\tand more").body(Body::empty());
-    let answer = house.ask(request.expect("a request")).await;
+        server.get("/healthz").header("x-request-id", "theirs\tand more").body(Body::empty());
+    let answer = server.ask(request.expect("a request")).await;
     assert_eq!(answer.header("x-request-id").len(), 36);
 }
 
 #[tokio::test]
 async fn database_outage_fails_only_readiness() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    assert_eq!(house.send_get("/readyz", "").await.status, StatusCode::OK);
-    house.db.set_connections_allowed(false).await.expect("to keep out");
-    assert_eq!(house.send_get("/healthz", "").await.status, StatusCode::OK);
-    assert_eq!(house.send_get("/readyz", "").await.problem()["status"], 503);
-    let page = house.visit("/", &cookie).await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    assert_eq!(server.send_get("/readyz", "").await.status, StatusCode::OK);
+    server.db.set_connections_allowed(false).await.expect("to keep out");
+    assert_eq!(server.send_get("/healthz", "").await.status, StatusCode::OK);
+    assert_eq!(server.send_get("/readyz", "").await.problem()["status"], 503);
+    let page = server.visit("/", &cookie).await;
     assert_eq!(page.status, StatusCode::SERVICE_UNAVAILABLE);
     assert!(page.text().contains("database does not answer"), "{}", page.text());
-    house.db.set_connections_allowed(true).await.expect("to let in");
+    server.db.set_connections_allowed(true).await.expect("to let in");
     assert_eq!(
-        house.send_get("/events?after=x", &cookie).await.status,
+        server.send_get("/events?after=x", &cookie).await.status,
         StatusCode::BAD_REQUEST,
         "goes on by itself"
     );

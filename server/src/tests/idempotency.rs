@@ -32,80 +32,80 @@ fn node(name: &str) -> Value {
 
 #[tokio::test]
 async fn repeated_request_is_executed_once() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
     let admin =
         NewPerson::human("cy", [Permission::Viewer, Permission::Operator, Permission::Admin]);
-    let cy = house.people.create_person(None, &admin).await.expect("cy");
+    let cy = server.people.create_person(None, &admin).await.expect("cy");
     let (ada, bo, cy) =
-        (house.cookie().await, house.cookie_for(bo).await, house.cookie_for(cy).await);
-    let first = house.keyed(NODES, &cy, "k-1", node("n2")).await;
+        (server.cookie().await, server.cookie_for(bo).await, server.cookie_for(cy).await);
+    let first = server.keyed(NODES, &cy, "k-1", node("n2")).await;
     assert_eq!((first.status, first.header("idempotency-replayed")), (StatusCode::CREATED, ""));
-    let again = house.keyed(NODES, &cy, "k-1", node("n2")).await;
+    let again = server.keyed(NODES, &cy, "k-1", node("n2")).await;
     assert_eq!((again.status, again.header("idempotency-replayed")), (StatusCode::CREATED, "true"));
     assert_eq!(
         (again.json(), again.header(header::CONTENT_TYPE)),
         (first.json(), "application/json")
     );
     // Without a key, or with another one, it is another request.
-    assert_eq!(house.tell(NODES, &cy, node("n2")).await.status, StatusCode::CONFLICT);
-    let other = house.keyed(NODES, &cy, "k-1", node("n3")).await;
+    assert_eq!(server.tell(NODES, &cy, node("n2")).await.status, StatusCode::CONFLICT);
+    let other = server.keyed(NODES, &cy, "k-1", node("n3")).await;
     assert_eq!(
         (other.status.as_u16(), other.problem()["code"].as_str()),
         (422, Some("key_of_another"))
     );
-    let elsewhere = house.keyed("/api/v1/execution", &cy, "k-1", node("n2")).await;
+    let elsewhere = server.keyed("/api/v1/execution", &cy, "k-1", node("n2")).await;
     assert_eq!(elsewhere.status, StatusCode::UNPROCESSABLE_ENTITY, "the address is part of it");
     // Keys belong to a person.
-    assert_eq!(house.keyed(NODES, &bo, "k-1", node("n3")).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(server.keyed(NODES, &bo, "k-1", node("n3")).await.status, StatusCode::FORBIDDEN);
     assert_eq!(
-        house.keyed(NODES, &ada, "k-1", node("n3")).await.header("idempotency-replayed"),
+        server.keyed(NODES, &ada, "k-1", node("n3")).await.header("idempotency-replayed"),
         ""
     );
     // An error changed nothing and is not stored.
-    assert_eq!(house.keyed(NODES, &cy, "k-2", node("n2")).await.status, StatusCode::CONFLICT);
-    assert_eq!(house.keyed(NODES, &cy, "k-2", node("n4")).await.status, StatusCode::CREATED);
+    assert_eq!(server.keyed(NODES, &cy, "k-2", node("n2")).await.status, StatusCode::CONFLICT);
+    assert_eq!(server.keyed(NODES, &cy, "k-2", node("n4")).await.status, StatusCode::CREATED);
     for wrong in ["", "with a blank", &"x".repeat(256)] {
         assert_eq!(
-            house.keyed(NODES, &cy, wrong, node("n5")).await.status,
+            server.keyed(NODES, &cy, wrong, node("n5")).await.status,
             StatusCode::BAD_REQUEST,
             "{wrong:?}"
         );
     }
-    let mut twice = house.post_json(NODES, &cy, node("n5").to_string());
+    let mut twice = server.post_json(NODES, &cy, node("n5").to_string());
     for key in ["a", "b"] {
         twice.headers_mut().append("idempotency-key", key.parse().expect("a value"));
     }
-    assert_eq!(house.ask(twice).await.status, StatusCode::BAD_REQUEST);
-    let nobody = house.keyed(NODES, "", "k-9", node("n5")).await;
+    assert_eq!(server.ask(twice).await.status, StatusCode::BAD_REQUEST);
+    let nobody = server.keyed(NODES, "", "k-9", node("n5")).await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
     let large = json!({"fqdn": "x".repeat(limits::MAX_BODY_BYTES)});
-    assert_eq!(house.keyed(NODES, &cy, "k-9", large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(server.keyed(NODES, &cy, "k-9", large).await.status, StatusCode::PAYLOAD_TOO_LARGE);
     // A key is forgotten after a day, even before the sweep deletes it.
-    house.sql("UPDATE idempotency SET claimed_at = now() - interval '25 hours'").await;
-    assert_eq!(house.keyed(NODES, &cy, "k-1", node("n6")).await.status, StatusCode::CREATED);
-    assert!(store::idempotency::delete_expired_keys(house.db.app()).await.expect("swept") >= 2);
+    server.sql("UPDATE idempotency SET claimed_at = now() - interval '25 hours'").await;
+    assert_eq!(server.keyed(NODES, &cy, "k-1", node("n6")).await.status, StatusCode::CREATED);
+    assert!(store::idempotency::delete_expired_keys(server.db.app()).await.expect("swept") >= 2);
     assert_eq!(
-        house.keyed(NODES, &cy, "k-1", node("n6")).await.header("idempotency-replayed"),
+        server.keyed(NODES, &cy, "k-1", node("n6")).await.header("idempotency-replayed"),
         "true"
     );
 }
 
 #[tokio::test]
 async fn abandoned_claim_expires() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     let held = json!({"on_hold": true, "reason": "a while"});
     let path = "/api/v1/deployments/web/hold";
-    house.keyed(path, &ada, "k", held.clone()).await.json();
+    server.keyed(path, &ada, "k", held.clone()).await.json();
     // The state after a server was killed between the work and storing its response.
-    house.sql("UPDATE idempotency SET status = NULL, headers = NULL, body = NULL").await;
-    let early = house.keyed(path, &ada, "k", held.clone()).await;
+    server.sql("UPDATE idempotency SET status = NULL, headers = NULL, body = NULL").await;
+    let early = server.keyed(path, &ada, "k", held.clone()).await;
     assert_eq!((early.status.as_u16(), early.problem()["code"].as_str()), (409, Some("under_way")));
     assert!(early.header(header::RETRY_AFTER).parse::<u32>().is_ok_and(|seconds| seconds > 0));
-    house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
-    let later = house.keyed(path, &ada, "k", held.clone()).await;
+    server.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
+    let later = server.keyed(path, &ada, "k", held.clone()).await;
     assert_eq!(
         later.problem()["code"],
         "state",
@@ -115,7 +115,7 @@ async fn abandoned_claim_expires() {
 
     // Of concurrent requests, one is executed. The others get its response or a 409.
     let (add, mut made, mut seen) = (node("n7"), 0, 0);
-    let all = (0..8).map(|_| house.keyed(NODES, &ada, "many", add.clone()));
+    let all = (0..8).map(|_| server.keyed(NODES, &ada, "many", add.clone()));
     for answer in futures::future::join_all(all).await {
         match (answer.status, answer.header("idempotency-replayed")) {
             (StatusCode::CREATED, "") => made += 1,
@@ -129,15 +129,15 @@ async fn abandoned_claim_expires() {
 /// The expected version and the token are part of the request.
 #[tokio::test]
 async fn version_and_token_distinguish_requests() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let path = house.node_tokens_path(&ada).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let path = server.node_tokens_path(&ada).await;
     let send = async |name: header::HeaderName, value: &str| {
-        let mut request = house.post_json(&path, &ada, r#"{"name": "a sensor"}"#);
+        let mut request = server.post_json(&path, &ada, r#"{"name": "a sensor"}"#);
         request.headers_mut().insert("idempotency-key", "one".parse().expect("a value"));
         request.headers_mut().insert(name, value.parse().expect("a value"));
-        house.ask(request).await
+        server.ask(request).await
     };
     let (any, agent) = ("*", header::USER_AGENT);
     assert_eq!(send(agent.clone(), any).await.status, StatusCode::CREATED);
@@ -151,7 +151,7 @@ async fn version_and_token_distinguish_requests() {
     );
     let another = (422, Some("key_of_another".to_owned()));
     assert_eq!(code(send(header::IF_MATCH, "\"3\"").await), another);
-    let token = house
+    let token = server
         .tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]}))
         .await
         .json();
@@ -163,45 +163,45 @@ async fn version_and_token_distinguish_requests() {
 #[tokio::test]
 async fn long_request_renews_its_claim() {
     use store::idempotency::{Claimed, Key, claim_key, renew_claim};
-    let house = TestServer::new().await;
-    let mut on = house.db.app().acquire().await.expect("a connection");
-    let key = Key { person: house.ada, key: "long".into(), request: [7; 32] };
+    let server = TestServer::new().await;
+    let mut on = server.db.app().acquire().await.expect("a connection");
+    let key = Key { person: server.ada, key: "long".into(), request: [7; 32] };
     let Claimed::Yours(claim) = claim_key(&mut on, &key).await.expect("a claim") else {
         panic!("it is new")
     };
-    house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
-    assert!(renew_claim(house.db.app(), &key, claim).await.expect("renewed"));
+    server.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
+    assert!(renew_claim(server.db.app(), &key, claim).await.expect("renewed"));
     assert!(matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::UnderWay(_)));
     assert!(
-        !renew_claim(house.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"),
+        !renew_claim(server.db.app(), &key, uuid::Uuid::new_v4()).await.expect("an answer"),
         "it is another's"
     );
-    house.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
+    server.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
     assert!(
         matches!(claim_key(&mut on, &key).await.expect("an answer"), Claimed::Yours(_)),
         "whose bearer is dead"
     );
     assert!(
-        !renew_claim(house.db.app(), &key, claim).await.expect("an answer"),
+        !renew_claim(server.db.app(), &key, claim).await.expect("an answer"),
         "it was taken over"
     );
 }
 
 #[tokio::test]
 async fn response_with_secret_is_not_stored() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let path = house.node_tokens_path(&ada).await;
-    let made = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let path = server.node_tokens_path(&ada).await;
+    let made = server.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
     let token = made.json()["token"].as_str().expect("a token").to_owned();
-    let again = house.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
+    let again = server.keyed(&path, &ada, "t", json!({"name": "its unit"})).await;
     assert_eq!(
         (again.problem()["code"].as_str(), again.header("idempotency-replayed")),
         (Some("shown_once"), "true")
     );
     let rows: Vec<String> = sqlx::query_scalar("SELECT row_to_json(i)::text FROM idempotency i")
-        .fetch_all(house.db.owner())
+        .fetch_all(server.db.owner())
         .await
         .expect("rows");
     let hex: String = token.bytes().map(|byte| format!("{byte:02x}")).collect();

@@ -6,9 +6,9 @@ use crate::rest;
 
 #[tokio::test]
 async fn unknown_sort_order_is_rejected() {
-    let house = TestServer::new().await;
-    committed(&house).await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    committed(&server).await;
+    let ada = server.cookie().await;
     for (path, known) in [
         ("nodes", "name, -name, state, -state, deployment, -deployment"),
         ("runs", "queued, -queued, state, -state, took, -took"),
@@ -27,7 +27,7 @@ async fn unknown_sort_order_is_rejected() {
         ("nodes/n1.house.example.com/results", "run, -run"),
         ("nodes/n1.house.example.com/noderoles", "order, -order"),
     ] {
-        let refused = house.send_get(&format!("/api/v1/{path}?sort=colour"), &ada).await;
+        let refused = server.send_get(&format!("/api/v1/{path}?sort=color"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{path}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
         assert!(
@@ -35,11 +35,11 @@ async fn unknown_sort_order_is_rejected() {
             "{path}: {detail}"
         );
         for word in known.split(", ").chain([""]) {
-            let taken = house.send_get(&format!("/api/v1/{path}?sort={word}"), &ada).await;
+            let taken = server.send_get(&format!("/api/v1/{path}?sort={word}"), &ada).await;
             assert_eq!(taken.status, StatusCode::OK, "{path} by {word}");
         }
         assert_eq!(
-            house.send_get(&format!("/api/v1/{path}?order=name"), &ada).await.status,
+            server.send_get(&format!("/api/v1/{path}?order=name"), &ada).await.status,
             StatusCode::BAD_REQUEST
         );
     }
@@ -47,24 +47,24 @@ async fn unknown_sort_order_is_rejected() {
 
 #[tokio::test]
 async fn node_filter_matches_literally() {
-    let house = TestServer::new().await;
-    committed(&house).await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    committed(&server).await;
+    let ada = server.cookie().await;
     let found = async |text: &str| {
-        let nodes = house.send_get(&format!("/api/v1/nodes?filter={text}"), &ada).await.json();
+        let nodes = server.send_get(&format!("/api/v1/nodes?filter={text}"), &ada).await.json();
         nodes["nodes"].as_array().expect("a list").len()
     };
     assert!(found("n1").await > 0);
-    for wild in ["%25", "_", "n%25", "n_.house", "%5C"] {
+    for wild in ["%25", "_", "n%25", "n_.server", "%5C"] {
         assert_eq!(found(wild).await, 0, "{wild}");
     }
 }
 
 #[tokio::test]
 async fn cursor_of_other_sort_order_is_rejected() {
-    let house = TestServer::new().await;
-    committed(&house).await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    committed(&server).await;
+    let ada = server.cookie().await;
     for (good, bad) in [
         ("nodes?sort=state&after=state~-0~-a.b.c", "nodes?sort=-state&after=state~-0~-a.b.c"),
         ("nodes?after=zzz.example.com", "nodes?after=%F0%9F%98%80"),
@@ -96,11 +96,11 @@ async fn cursor_of_other_sort_order_is_rejected() {
         ),
     ] {
         assert_eq!(
-            house.send_get(&format!("/api/v1/{good}"), &ada).await.status,
+            server.send_get(&format!("/api/v1/{good}"), &ada).await.status,
             StatusCode::OK,
             "{good}"
         );
-        let refused = house.send_get(&format!("/api/v1/{bad}"), &ada).await;
+        let refused = server.send_get(&format!("/api/v1/{bad}"), &ada).await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{bad}");
         let detail = refused.problem()["detail"].as_str().expect("a text").to_owned();
         assert!(
@@ -112,50 +112,50 @@ async fn cursor_of_other_sort_order_is_rejected() {
 
 #[tokio::test]
 async fn stale_cursor_returns_documented_409() {
-    let house = TestServer::new().await;
-    committed(&house).await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    committed(&server).await;
+    let ada = server.cookie().await;
     let asked =
         "/api/v1/deployments/system/noderoles?role=app&after=00000000-0000-0000-0000-000000000001";
-    let refused = house.send_get(asked, &ada).await;
+    let refused = server.send_get(asked, &ada).await;
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert_eq!(refused.problem()["code"], "moved");
-    let document = house.send_get("/api/v1/openapi.json", &ada).await.json();
+    let document = server.send_get("/api/v1/openapi.json", &ada).await.json();
     let answers = &document["paths"]["/api/v1/deployments/{name}/noderoles"]["get"]["responses"];
     assert!(answers["409"].is_object(), "{answers}");
 }
 
 #[tokio::test]
 async fn role_and_role_graph_are_returned() {
-    let house = TestServer::new().await;
-    committed(&house).await;
-    let ada = house.cookie().await;
-    let roles = house.send_get("/api/v1/roles", &ada).await.json();
+    let server = TestServer::new().await;
+    committed(&server).await;
+    let ada = server.cookie().await;
+    let roles = server.send_get("/api/v1/roles", &ada).await.json();
     let first = roles["roles"][0]["name"].as_str().expect("a name").to_owned();
-    let role = house.send_get(&format!("/api/v1/roles/{first}"), &ada).await.json();
+    let role = server.send_get(&format!("/api/v1/roles/{first}"), &ada).await.json();
     assert_eq!(role["role"]["name"], first);
-    assert_eq!(house.send_get("/api/v1/roles/nothing", &ada).await.status, StatusCode::NOT_FOUND);
-    let elsewhere = house.send_get(&format!("/api/v1/roles/{first}?barclamp=nope"), &ada).await;
+    assert_eq!(server.send_get("/api/v1/roles/nothing", &ada).await.status, StatusCode::NOT_FOUND);
+    let elsewhere = server.send_get(&format!("/api/v1/roles/{first}?barclamp=nope"), &ada).await;
     assert_eq!(elsewhere.status, StatusCode::NOT_FOUND);
     let detail = elsewhere.problem()["detail"].as_str().expect("a text").to_owned();
     assert!(detail.contains("no barclamp \"nope\""), "the barclamp is what is wrong: {detail}");
-    let graph = house.send_get("/api/v1/catalog/graph", &ada).await.json();
+    let graph = server.send_get("/api/v1/catalog/graph", &ada).await.json();
     assert_eq!(graph["count"], roles["count"]);
     assert_eq!(
-        house.send_get("/api/v1/catalog/graph?role=nothing", &ada).await.status,
+        server.send_get("/api/v1/catalog/graph?role=nothing", &ada).await.status,
         StatusCode::NOT_FOUND
     );
-    let imports = house.send_get("/api/v1/imports", &ada).await.json();
+    let imports = server.send_get("/api/v1/imports", &ada).await.json();
     assert_eq!(imports["imports"][0]["barclamps"][0]["new"], true);
 }
 
 /// PostgreSQL can't search for NUL. Sending one must never cause a server error.
 #[tokio::test]
 async fn nul_character_causes_no_server_error() {
-    let house = TestServer::new().await;
-    committed(&house).await;
+    let server = TestServer::new().await;
+    committed(&server).await;
     let root =
-        house.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
+        server.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     let mut asked = 0;
     for (path, item) in document["paths"].as_object().expect("paths") {
@@ -179,17 +179,17 @@ async fn nul_character_causes_no_server_error() {
             addresses.push(format!("{there}?{query}=a%00b"));
         }
         for address in addresses {
-            let status = house.send_get(&address, &root).await.status;
+            let status = server.send_get(&address, &root).await.status;
             assert!(!status.is_server_error(), "{address}: {status}");
             asked += 1;
         }
     }
     assert!(asked > 100, "{asked}");
     for page in ["/reviews?text=%00", "/nodes?filter=%00", "/runs?node=%00", "/audit?subject=%00"] {
-        let answer = house.visit(page, &root).await;
+        let answer = server.visit(page, &root).await;
         assert!(!answer.status.is_server_error(), "{page}: {} {}", answer.status, answer.text());
     }
-    let refused = house.send_get("/api/v1/reviews?text=%00", &root).await;
+    let refused = server.send_get("/api/v1/reviews?text=%00", &root).await;
     assert_eq!(
         refused.problem()["status"],
         400,

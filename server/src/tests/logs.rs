@@ -17,7 +17,7 @@ const CHUNK_BYTES: i64 = 8192;
 const LINES: i64 = CHUNK_BYTES / 128;
 
 /// Writes a log with this number of chunks, as workers store them.
-async fn write(house: &TestServer, run: RunId, pieces: i64) -> i64 {
+async fn write(server: &TestServer, run: RunId, pieces: i64) -> i64 {
     sqlx::query(
         "INSERT INTO run_log (run_id, at_offset, body)
          SELECT $1, n * 8192, convert_to((
@@ -27,20 +27,20 @@ async fn write(house: &TestServer, run: RunId, pieces: i64) -> i64 {
     )
     .bind(run.0)
     .bind(pieces)
-    .execute(house.db.owner())
+    .execute(server.db.owner())
     .await
     .expect("a log");
     sqlx::query("UPDATE run SET log_bytes = $2 WHERE id = $1")
         .bind(run.0)
         .bind(pieces * CHUNK_BYTES)
-        .execute(house.db.owner())
+        .execute(server.db.owner())
         .await
         .expect("its length");
     pieces * CHUNK_BYTES
 }
 
-fn cancelled() -> RunEnd {
-    RunEnd::Cancelled { found: Default::default() }
+fn canceled() -> RunEnd {
+    RunEnd::Canceled { found: Default::default() }
 }
 
 /// Number of log rows that a connection has read.
@@ -56,12 +56,12 @@ async fn rows_read(pool: &PgPool) -> i64 {
 }
 
 async fn check_log_opens_at_end(pieces: i64) {
-    let house = TestServer::new().await;
-    let (run, _) = under_way(&house).await;
-    let cookie = house.cookie().await;
-    let length = write(&house, run, pieces).await;
+    let server = TestServer::new().await;
+    let (run, _) = under_way(&server).await;
+    let cookie = server.cookie().await;
+    let length = write(&server, run, pieces).await;
 
-    let answer = house.send_get(&format!("/api/v1/runs/{run}/log?offset=-65536"), &cookie).await;
+    let answer = server.send_get(&format!("/api/v1/runs/{run}/log?offset=-65536"), &cookie).await;
     assert!(answer.body.len() < 80 * 1024, "{} bytes sent for 64 KiB", answer.body.len());
     let part: LogPart = serde_json::from_value(answer.json()).expect("a part");
     assert_eq!((part.pieces[0].offset, part.next), (length - 65536, length));
@@ -71,7 +71,7 @@ async fn check_log_opens_at_end(pieces: i64) {
             .is_some_and(|piece| piece.text.contains(&format!("piece {} line 63 ", pieces - 1)))
     );
 
-    let page = house.visit(&format!("/runs/{run}"), &cookie).await;
+    let page = server.visit(&format!("/runs/{run}"), &cookie).await;
     assert!(
         page.text().contains(&format!("piece {} line 63 ", pieces - 1)),
         "the page shows the end"
@@ -81,7 +81,7 @@ async fn check_log_opens_at_end(pieces: i64) {
     // A single connection, so that its counters cover only this test.
     let alone = PgPoolOptions::new()
         .max_connections(1)
-        .connect(house.db.app_url())
+        .connect(server.db.app_url())
         .await
         .expect("a connection");
     let before = rows_read(&alone).await;
@@ -107,16 +107,16 @@ async fn log_of_1_gib_opens_at_end() {
 
 #[tokio::test]
 async fn offset_after_log_end_is_rejected() {
-    let house = TestServer::new().await;
-    let (run, _) = under_way(&house).await;
-    let cookie = house.cookie().await;
-    let length = write(&house, run, 2).await;
+    let server = TestServer::new().await;
+    let (run, _) = under_way(&server).await;
+    let cookie = server.cookie().await;
+    let length = write(&server, run, 2).await;
     let behind =
-        house.send_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
+        server.send_get(&format!("/api/v1/runs/{run}/log?offset={}", length + 1), &cookie).await;
     assert_eq!(behind.status, StatusCode::BAD_REQUEST);
     assert!(behind.text().contains(&format!("has {length} bytes so far")), "{}", behind.text());
     let end =
-        house.send_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
+        server.send_get(&format!("/api/v1/runs/{run}/log?offset={length}"), &cookie).await.json();
     assert_eq!(
         (end["next"].as_i64(), end["pieces"].as_array().map(Vec::len)),
         (Some(length), Some(0))
@@ -126,42 +126,42 @@ async fn offset_after_log_end_is_rejected() {
 /// The audit must not record a cancellation that did not happen.
 #[tokio::test]
 async fn canceling_unknown_run_is_not_audited() {
-    let house = TestServer::new().await;
-    let (run, worker) = under_way(&house).await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let (run, worker) = under_way(&server).await;
+    let cookie = server.cookie().await;
     let noted = async || -> i64 {
         let sql = "SELECT count(*) FROM audit WHERE action = 'run.cancel'";
-        sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a count")
+        sqlx::query_scalar(sql).fetch_one(server.db.owner()).await.expect("a count")
     };
-    let none = house.tell("/api/v1/runs/999999/cancel", &cookie, json!({})).await;
+    let none = server.tell("/api/v1/runs/999999/cancel", &cookie, json!({})).await;
     assert_eq!((none.status, noted().await), (StatusCode::NOT_FOUND, 0), "{}", none.text());
     let path = format!("/api/v1/runs/{run}/cancel");
-    let more = house.tell(&path, &cookie, json!({"reason": "x"})).await;
+    let more = server.tell(&path, &cookie, json!({"reason": "x"})).await;
     assert_eq!((more.status, noted().await), (StatusCode::BAD_REQUEST, 0), "{}", more.text());
-    house.tell(&path, &cookie, json!({})).await.json();
+    server.tell(&path, &cookie, json!({})).await.json();
     assert_eq!(noted().await, 1);
-    store::runs::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("it ends");
-    let ended = house.tell(&path, &cookie, json!({})).await;
+    store::runs::finish_run(server.db.worker(), run, worker, &canceled()).await.expect("it ends");
+    let ended = server.tell(&path, &cookie, json!({})).await;
     assert_eq!((ended.status, noted().await), (StatusCode::CONFLICT, 1), "{}", ended.text());
 }
 
-async fn search(house: &TestServer, run: RunId, cookie: &str, query: &str) -> LogFound {
+async fn search(server: &TestServer, run: RunId, cookie: &str, query: &str) -> LogFound {
     let path = format!("/api/v1/runs/{run}/log/search?{query}");
-    serde_json::from_value(house.send_get(&path, cookie).await.json()).expect("an answer")
+    serde_json::from_value(server.send_get(&path, cookie).await.json()).expect("an answer")
 }
 
 #[tokio::test]
 async fn search_reads_large_log_in_bounded_parts() {
     const PIECES: i64 = 4_096;
-    let house = TestServer::new().await;
-    let (run, worker) = under_way(&house).await;
-    let cookie = house.cookie().await;
-    let length = write(&house, run, PIECES).await;
+    let server = TestServer::new().await;
+    let (run, worker) = under_way(&server).await;
+    let cookie = server.cookie().await;
+    let length = write(&server, run, PIECES).await;
     let (mut after, mut asked, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
     loop {
         let query =
             format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
-        let found = search(&house, run, &cookie, &query).await;
+        let found = search(&server, run, &cookie, &query).await;
         assert!(
             found.searched - searched <= control::runs::logs::MAX_SEARCHED as i64,
             "one request searches so much"
@@ -177,35 +177,39 @@ async fn search_reads_large_log_in_bounded_parts() {
     let line = (PIECES - 1) * LINES + 5;
     assert_eq!((hits.len(), hit.offset, hit.line), (1, line * 128, line + 1));
     assert!(
-        search(&house, run, &cookie, "text=PIECE%201%20").await.hits.is_empty(),
+        search(&server, run, &cookie, "text=PIECE%201%20").await.hits.is_empty(),
         "case counts unless said otherwise"
     );
 
     // Later output is found from the cursor of the earlier search.
     let late = "größer am Ende".as_bytes();
-    store::runs::append_log(house.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
+    store::runs::append_log(server.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
         .await
         .expect("to append");
     let found =
-        search(&house, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}"))
+        search(&server, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}"))
             .await;
     assert!(found.hits.is_empty(), "sharp s is no double s");
-    let found =
-        search(&house, run, &cookie, &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}"))
-            .await;
+    let found = search(
+        &server,
+        run,
+        &cookie,
+        &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}"),
+    )
+    .await;
     assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
-    store::runs::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
+    store::runs::finish_run(server.db.worker(), run, worker, &canceled()).await.expect("an end");
 }
 
 #[tokio::test]
 async fn search_hits_are_paged() {
-    let house = TestServer::new().await;
-    let (run, _) = under_way(&house).await;
-    let cookie = house.cookie().await;
-    write(&house, run, 10).await;
+    let server = TestServer::new().await;
+    let (run, _) = under_way(&server).await;
+    let cookie = server.cookie().await;
+    write(&server, run, 10).await;
     let (mut after, mut lines) = (String::new(), Vec::new());
     loop {
-        let found = search(&house, run, &cookie, &format!("text=line&after={after}")).await;
+        let found = search(&server, run, &cookie, &format!("text=line&after={after}")).await;
         assert!(found.hits.len() <= control::runs::logs::HITS);
         lines.extend(found.hits.iter().map(|hit| hit.line));
         after = found.next;
@@ -223,23 +227,23 @@ async fn search_hits_are_paged() {
         "text=a&regex=true",
     ] {
         let answer =
-            house.send_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
+            server.send_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text());
     }
-    let nobody = house.send_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
+    let nobody = server.send_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn interrupted_download_resumes_exactly() {
-    let house = TestServer::new().await;
-    let (run, worker) = under_way(&house).await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let (run, worker) = under_way(&server).await;
+    let cookie = server.cookie().await;
     let mut log: Vec<u8> = "größer 世界 🚀\n".repeat(20_000).into_bytes();
     log.extend([0xff, 0x00]);
     let mut offset = 0;
     for piece in log.chunks(7_919) {
-        store::runs::append_log(house.db.worker(), run, offset, Duration::ZERO, piece)
+        store::runs::append_log(server.db.worker(), run, offset, Duration::ZERO, piece)
             .await
             .expect("to append");
         offset += piece.len() as u64;
@@ -247,11 +251,11 @@ async fn interrupted_download_resumes_exactly() {
     let path = format!("/runs/{run}/log");
     let get = async |range: &str, of: &str| {
         let mut request =
-            house.get(&path).header(header::COOKIE, &cookie).header(header::RANGE, range);
+            server.get(&path).header(header::COOKIE, &cookie).header(header::RANGE, range);
         if !of.is_empty() {
             request = request.header(header::IF_RANGE, of);
         }
-        house.ask(request.body(Body::empty()).expect("a request")).await
+        server.ask(request.body(Body::empty()).expect("a request")).await
     };
     let mut got = Vec::new();
     for step in [1, 7_918, 7_919, 100_003, 0] {
@@ -277,8 +281,8 @@ async fn interrupted_download_resumes_exactly() {
         "not the one that it knows"
     );
 
-    store::runs::finish_run(house.db.worker(), run, worker, &cancelled()).await.expect("an end");
-    let whole = house.send_get(&path, &cookie).await;
+    store::runs::finish_run(server.db.worker(), run, worker, &canceled()).await.expect("an end");
+    let whole = server.send_get(&path, &cookie).await;
     let tag = whole.header(header::ETAG).to_owned();
     assert!(whole.body == log && tag.contains(&log.len().to_string()), "{tag}");
     let rest = get("bytes=9-", &tag).await;
@@ -289,29 +293,29 @@ async fn interrupted_download_resumes_exactly() {
 #[tokio::test]
 async fn downloads_are_limited() {
     let mut known = None;
-    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.downloads = permits::Permits::new(2, 1);
         known = Some(state.downloads.clone());
     })
     .await;
     let downloads = known.expect("places");
-    let (run, _) = under_way(&house).await;
-    write(&house, run, 2).await;
-    let cookie = house.cookie().await;
+    let (run, _) = under_way(&server).await;
+    write(&server, run, 2).await;
+    let cookie = server.cookie().await;
     let admin = async |name: &str| {
         let new = NewPerson::human(name, [Permission::Viewer, Permission::Admin]);
-        house.cookie_for(house.people.create_person(None, &new).await.expect("a person")).await
+        server.cookie_for(server.people.create_person(None, &new).await.expect("a person")).await
     };
     let (fay, gil) = (admin("fay").await, admin("gil").await);
     let (log, export) = (format!("/runs/{run}/log"), "/api/v1/audit/export");
     let begin = async |path: &str, cookie: &str| {
         let request =
-            house.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
-        house.router.clone().oneshot(request).await.expect("an answer")
+            server.get(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request");
+        server.router.clone().oneshot(request).await.expect("an answer")
     };
     let first = begin(&log, &cookie).await;
     assert_eq!((first.status(), downloads.free()), (StatusCode::OK, 1));
-    let more = house.send_get(&log, &cookie).await;
+    let more = server.send_get(&log, &cookie).await;
     assert_eq!(
         (more.status.as_u16(), more.problem()["code"].as_str()),
         (429, Some("too_many_downloads"))
@@ -321,7 +325,7 @@ async fn downloads_are_limited() {
     assert_eq!((second.status(), downloads.free()), (StatusCode::OK, 0));
     for path in [log.as_str(), export] {
         assert_eq!(
-            house.send_get(path, &gil).await.status,
+            server.send_get(path, &gil).await.status,
             StatusCode::SERVICE_UNAVAILABLE,
             "{path}"
         );
@@ -331,12 +335,12 @@ async fn downloads_are_limited() {
     assert_eq!((whole.len() as i64, downloads.free()), (2 * CHUNK_BYTES, 1));
     drop(second);
     assert_eq!(downloads.free(), 2);
-    assert_eq!(house.send_get(export, &gil).await.status, StatusCode::OK);
-    let behind = house
+    assert_eq!(server.send_get(export, &gil).await.status, StatusCode::OK);
+    let behind = server
         .get(&log)
         .header(header::COOKIE, &gil)
         .header(header::RANGE, format!("bytes={}-", 2 * CHUNK_BYTES));
-    let behind = house.ask(behind.body(Body::empty()).expect("a request")).await;
+    let behind = server.ask(behind.body(Body::empty()).expect("a request")).await;
     assert_eq!(
         (behind.status, downloads.free()),
         (StatusCode::RANGE_NOT_SATISFIABLE, 2),

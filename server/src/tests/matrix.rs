@@ -426,8 +426,8 @@ const NEVER_SUCCEED: [(&str, &str); 17] = [
 ];
 
 /// The endpoints of a router, parsed from its `Debug` output.
-pub(super) async fn endpoints(house: &TestServer) -> BTreeSet<(String, String)> {
-    let routes = format!("{:?}", house.routes);
+pub(super) async fn endpoints(server: &TestServer) -> BTreeSet<(String, String)> {
+    let routes = format!("{:?}", server.routes);
     let paths: BTreeSet<&str> = routes.split('"').filter(|text| text.starts_with('/')).collect();
     let mut found = BTreeSet::new();
     for path in paths
@@ -438,10 +438,10 @@ pub(super) async fn endpoints(house: &TestServer) -> BTreeSet<(String, String)> 
             path.split('/').map(|part| if part.starts_with(['{', '*']) { "1" } else { part });
         let concrete = concrete.collect::<Vec<_>>().join("/");
         let request =
-            Request::builder().method("PROPFIND").uri(concrete).header(header::HOST, house.host);
+            Request::builder().method("PROPFIND").uri(concrete).header(header::HOST, server.host);
         let request =
             request.header("sec-fetch-site", "same-origin").body(Body::empty()).expect("a request");
-        let answer = house.ask(request).await;
+        let answer = server.ask(request).await;
         assert_eq!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{path}");
         let allowed = answer
             .header(header::ALLOW)
@@ -457,7 +457,7 @@ pub(super) async fn endpoints(house: &TestServer) -> BTreeSet<(String, String)> 
 pub(super) type Credentials = BTreeMap<Caller, (&'static str, String)>;
 
 pub(super) struct World {
-    pub(super) house: TestServer,
+    pub(super) server: TestServer,
     pub(super) everybody: Credentials,
     /// Ids in `web` and in `edge`.
     pub(super) places: [BTreeMap<&'static str, String>; 2],
@@ -467,22 +467,22 @@ pub(super) struct World {
 
 impl World {
     pub(super) async fn new() -> Self {
-        let house = TestServer::new().await;
-        house.furnish().await;
-        let ada = house.cookie().await;
-        let cy = house.person("cy", [Permission::Reviewer]).await;
-        let added = house
+        let server = TestServer::new().await;
+        server.furnish().await;
+        let ada = server.cookie().await;
+        let cy = server.person("cy", [Permission::Reviewer]).await;
+        let added = server
             .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
             .await;
         let n2 = added.json()["node"].clone();
-        let n1 = house.n1(&ada).await;
+        let n1 = server.n1(&ada).await;
         let victim = NewPerson::human("victim", [Permission::Viewer]);
-        let victim = house.people.create_person(None, &victim).await.expect("a person");
-        house.cookie_for(victim).await;
+        let victim = server.people.create_person(None, &victim).await.expect("a person");
+        server.cookie_for(victim).await;
         let sql = "SELECT id::text FROM session WHERE person_id = (SELECT id FROM person WHERE name = 'victim')";
         let victim_session: String =
-            sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a session");
-        let as_victim = house.people.sign_in_as_owner("victim").await.expect("an actor");
+            sqlx::query_scalar(sql).fetch_one(server.db.owner()).await.expect("a session");
+        let as_victim = server.people.sign_in_as_owner("victim").await.expect("an actor");
         let wish = TokenRequest {
             name: "x".into(),
             days: 1,
@@ -491,32 +491,33 @@ impl World {
             person: None,
         };
         let victim_token =
-            house.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
-        let worker = working(&house, &["noop"]).await;
+            server.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
+        let worker = working(&server, &["noop"]).await;
         let (mut places, mut versions, mut edits) = (Vec::new(), Vec::new(), Vec::new());
         for (deployment, node) in [("web", &n1), ("edge", &n2)] {
-            let id = house.id_of(deployment, &ada).await;
+            let id = server.id_of(deployment, &ada).await;
             let bind = json!([{"edit": "bind", "deployment": id, "node": node, "role": "app"}]);
-            house.passes(&ada, deployment, bind, &[&cy]).await;
+            server.passes(&ada, deployment, bind, &[&cy]).await;
             let edit =
                 json!({"edit": "set_role_data", "deployment": id, "role": "app", "data": {"n": 7}});
-            let (proposal, version) = house.draft(&ada, deployment, json!([edit])).await;
+            let (proposal, version) = server.draft(&ada, deployment, json!([edit])).await;
             let submit = json!({"version": version, "title": "a change"});
-            let made = house
+            let made = server
                 .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
                 .await
                 .json();
             let review = made["review"].to_string();
             let threads = format!("/api/v1/reviews/{review}/threads");
-            let thread = house.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"]
-                .to_string();
+            let thread =
+                server.tell(&threads, &ada, json!({"body": "why"})).await.json()["comment"]
+                    .to_string();
             let text =
                 |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let (noderole, run) = house.bound(&text(node)).await;
-            let node_token = house.node_token(&ada, &text(node)).await;
+            let (noderole, run) = server.bound(&text(node)).await;
+            let node_token = server.node_token(&ada, &text(node)).await;
             let bare = format!("spare-{deployment}");
             let bare = json!({"fqdn": format!("{bare}.house.example.com"), "root": format!("/srv/{bare}")});
-            let spare = text(&house.tell("/api/v1/nodes", &ada, bare).await.json()["node"]);
+            let spare = text(&server.tell("/api/v1/nodes", &ada, bare).await.json()["node"]);
             places.push(BTreeMap::from([
                 ("deployment", deployment.to_owned()),
                 ("deployment_id", text(&id)),
@@ -541,14 +542,14 @@ impl World {
             versions.push(version);
             edits.push(edit);
         }
-        let everybody = everybody(&house).await;
+        let everybody = everybody(&server).await;
         let two = |mut list: Vec<_>| [list.remove(0), list.remove(0)];
         Self {
             everybody,
             places: two(places),
             versions: [versions[0], versions[1]],
             edits: [edits[0].clone(), edits[1].clone()],
-            house,
+            server,
         }
     }
 
@@ -561,7 +562,7 @@ impl World {
             Some(row) => self.filled(row, 0),
             None => self.page(path),
         };
-        let all = endpoints(&self.house).await;
+        let all = endpoints(&self.server).await;
         all.iter().filter(|(method, _)| method == "GET").map(|(_, path)| concrete(path)).collect()
     }
 
@@ -607,7 +608,7 @@ impl World {
         let mut request = Request::builder()
             .method(row.method.clone())
             .uri(path)
-            .header(header::HOST, self.house.host);
+            .header(header::HOST, self.server.host);
         if let Some((name, value)) = self.everybody.get(&who) {
             request = request.header(*name, value);
         }
@@ -624,7 +625,7 @@ impl World {
         };
         if let Some((of, sql)) = versioned {
             let version = sqlx::query_scalar::<_, i32>(sql).bind(&self.places[place][of]);
-            let version = version.fetch_one(self.house.db.owner()).await.expect("a version");
+            let version = version.fetch_one(self.server.db.owner()).await.expect("a version");
             request = request.header(header::IF_MATCH, format!("\"{version}\""));
         }
         let body = match &row.body {
@@ -641,7 +642,7 @@ impl World {
                 )
             }
         };
-        self.house.ask(request.body(body).expect("a request")).await
+        self.server.ask(request.body(body).expect("a request")).await
     }
 
     /// Prepares `web` so that a call can succeed.
@@ -766,7 +767,7 @@ impl TestServer {
     }
 }
 
-async fn everybody(house: &TestServer) -> Credentials {
+async fn everybody(server: &TestServer) -> Credentials {
     let mut everybody = Credentials::new();
     for (who, name, permissions) in [
         (Nothing, "nothing", &[][..]),
@@ -777,30 +778,30 @@ async fn everybody(house: &TestServer) -> Credentials {
         (ScopedOperator, "own-operator", &[]),
         (ScopedReviewer, "own-reviewer", &[]),
     ] {
-        everybody.insert(who, ("cookie", house.person(name, permissions.iter().copied()).await));
+        everybody.insert(who, ("cookie", server.person(name, permissions.iter().copied()).await));
     }
     for (name, permission) in [("own-operator", "operator"), ("own-reviewer", "reviewer")] {
         let sql = "INSERT INTO scoped_grant SELECT p.id, $2, d.id FROM person p, deployment d WHERE p.name = $1 AND d.name = 'web'";
         sqlx::query(sql)
             .bind(name)
             .bind(permission)
-            .execute(house.db.owner())
+            .execute(server.db.owner())
             .await
             .expect("a grant");
     }
     let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
-    house.people.create_person(None, &NewPerson::human("all", all)).await.expect("a person");
-    let all = house.people.sign_in_as_owner("all").await.expect("an actor");
+    server.people.create_person(None, &NewPerson::human("all", all)).await.expect("a person");
+    let all = server.people.sign_in_as_owner("all").await.expect("an actor");
     let service = NewPerson {
         kind: PersonKind::Service,
         ..NewPerson::human("service", [Permission::Operator])
     };
-    let service = house.people.create_person(None, &service).await.expect("a person");
+    let service = server.people.create_person(None, &service).await.expect("a person");
     let token = async |by: &Actor, scopes: &[&str], deployment: Option<&str>, person| {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
         let deployment = deployment.map(str::to_owned);
         let wish = TokenRequest { name: "x".into(), days: 1, scopes, deployment, person };
-        let made = house.people.make_token(by, &wish).await.expect("a token");
+        let made = server.people.make_token(by, &wish).await.expect("a token");
         ("authorization", format!("Bearer {}", made.token))
     };
     everybody.insert(ServiceToken, token(&all, &["operator"], None, Some(service)).await);
@@ -815,7 +816,7 @@ async fn clients_use_only_permitted_endpoints() {
     let table = table();
     let known: BTreeSet<(String, String)> =
         table.iter().map(|row| (row.method.to_string(), row.path.to_owned())).collect();
-    let found = endpoints(&world.house).await;
+    let found = endpoints(&world.server).await;
     assert!(found.len() > 80, "{found:?}");
     let pages: BTreeSet<&(String, String)> =
         found.iter().filter(|(method, path)| method == "GET" && is_page(path)).collect();
@@ -826,7 +827,7 @@ async fn clients_use_only_permitted_endpoints() {
     let gone: Vec<_> = known.difference(&found).collect();
     assert!(gone.is_empty(), "the router does not have these: {gone:?}");
 
-    let before = world.house.state().await;
+    let before = world.server.state().await;
     for row in &table {
         for who in ALL {
             for place in [0, 1] {
@@ -852,7 +853,7 @@ async fn clients_use_only_permitted_endpoints() {
         }
     }
     world.check_foreign_resources(&table).await;
-    assert_eq!(world.house.state().await, before, "whoever is refused changes nothing");
+    assert_eq!(world.server.state().await, before, "whoever is refused changes nothing");
     let mut nothing = Vec::new();
     for row in &table {
         let mut done = false;
@@ -910,15 +911,15 @@ async fn check_each_succeeds(rows: Vec<&Row>) {
 #[tokio::test]
 async fn each_ends_what_is_their_own() {
     let world = World::new().await;
-    let house = &world.house;
+    let server = &world.server;
     let of = |who: Caller| world.everybody[&who].1.clone();
     let delete = async |cookie: &str, path: &str| {
-        let request = house.post(path).method(Method::DELETE).header(header::COOKIE, cookie);
-        house.ask(request.body(Body::empty()).expect("a request")).await
+        let request = server.post(path).method(Method::DELETE).header(header::COOKIE, cookie);
+        server.ask(request.body(Body::empty()).expect("a request")).await
     };
-    let viewer = house.people.actor_by_name("viewer").await.expect("an actor").person;
-    let other = house.cookie_for(viewer).await;
-    let sessions = house.send_get("/api/v1/me/sessions", &of(Viewer)).await.json();
+    let viewer = server.people.actor_by_name("viewer").await.expect("an actor").person;
+    let other = server.cookie_for(viewer).await;
+    let sessions = server.send_get("/api/v1/me/sessions", &of(Viewer)).await.json();
     let sessions = sessions["sessions"].as_array().expect("a list");
     let id =
         sessions.iter().find(|session| session["current"] == false).expect("the other one")["id"]
@@ -928,23 +929,23 @@ async fn each_ends_what_is_their_own() {
         assert_eq!(delete(&of(who), &path).await.status, StatusCode::NOT_FOUND, "{who:?}");
     }
     assert!(
-        house.send_get("/api/v1/people/me", &other).await.status.is_success(),
+        server.send_get("/api/v1/people/me", &other).await.status.is_success(),
         "it is still there"
     );
     assert!(delete(&of(Viewer), &path).await.status.is_success());
-    assert_eq!(house.send_get("/api/v1/people/me", &other).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get("/api/v1/people/me", &other).await.status, StatusCode::UNAUTHORIZED);
     assert!(
-        house.send_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(),
+        server.send_get("/api/v1/people/me", &of(Viewer)).await.status.is_success(),
         "this one goes on"
     );
 
     let wish = json!({"name": "mine", "scopes": ["viewer"]});
-    let made = house.tell("/api/v1/tokens", &of(Viewer), wish).await.json();
+    let made = server.tell("/api/v1/tokens", &of(Viewer), wish).await.json();
     let path = format!("/api/v1/tokens/{}", made["id"].as_str().expect("an id"));
     let bearer = format!("Bearer {}", made["token"].as_str().expect("a token"));
     let asks = async || {
-        let request = house.get("/api/v1/people/me").header(header::AUTHORIZATION, &bearer);
-        house.ask(request.body(Body::empty()).expect("a request")).await.status
+        let request = server.get("/api/v1/people/me").header(header::AUTHORIZATION, &bearer);
+        server.ask(request.body(Body::empty()).expect("a request")).await.status
     };
     assert_eq!(delete(&of(Operator), &path).await.status, StatusCode::NOT_FOUND);
     assert!(asks().await.is_success(), "it still lets in");
@@ -979,8 +980,8 @@ fn is_page(path: &str) -> bool {
 
 #[tokio::test]
 async fn every_page_redirects_to_sign_in() {
-    let house = TestServer::new().await;
-    let pages: Vec<String> = endpoints(&house)
+    let server = TestServer::new().await;
+    let pages: Vec<String> = endpoints(&server)
         .await
         .into_iter()
         .filter(|(method, path)| method == "GET" && is_page(path))
@@ -988,7 +989,7 @@ async fn every_page_redirects_to_sign_in() {
         .collect();
     for page in pages.iter().filter(|page| *page != "/sign-in") {
         let concrete = page.split('/').map(|part| if part.starts_with('{') { "1" } else { part });
-        let answer = house.visit(&concrete.collect::<Vec<_>>().join("/"), "").await;
+        let answer = server.visit(&concrete.collect::<Vec<_>>().join("/"), "").await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{page}");
         assert!(answer.header(header::LOCATION).starts_with("/sign-in"), "{page}");
     }

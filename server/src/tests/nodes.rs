@@ -42,14 +42,14 @@ impl TestServer {
 
 #[tokio::test]
 async fn node_change_requires_current_version() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let path = house.machine(&ada).await;
-    let seen = house.send_get(&path, &ada).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let path = server.machine(&ada).await;
+    let seen = server.send_get(&path, &ada).await;
     assert!(seen.header(header::ETAG).starts_with("\"1."), "{}", seen.header(header::ETAG));
     assert_eq!(seen.json()["version"], 1);
-    let by_name = house.send_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
+    let by_name = server.send_get("/api/v1/nodes/m1.rack1.example.com", &ada).await;
     // The cursor of the live stream changes with every event.
     let without_cursor = |answer: &Answer| {
         let mut node = answer.json();
@@ -61,28 +61,28 @@ async fn node_change_requires_current_version() {
     let on = |tag: &'static str| [own[0], own[1], ("if-match", tag)];
     let patch = Method::PATCH;
     let door = json!({"description": "By the door"});
-    let unsaid = house.send(patch.clone(), &path, &own, door.clone()).await;
+    let unsaid = server.send(patch.clone(), &path, &own, door.clone()).await;
     assert_eq!(
         (unsaid.status.as_u16(), unsaid.problem()["code"].as_str()),
         (428, Some("version_wanted"))
     );
     for wrong in ["1", "*", "W/\"1\"", "\"one\""] {
-        let refused = house
+        let refused = server
             .send(patch.clone(), &path, &[own[0], own[1], ("if-match", wrong)], door.clone())
             .await;
         assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
-    let changed = house.send(patch.clone(), &path, &on("\"1\""), door.clone()).await;
+    let changed = server.send(patch.clone(), &path, &on("\"1\""), door.clone()).await;
     assert_eq!((changed.header(header::ETAG), changed.json()), ("\"2\"", json!({"version": 2})));
-    let late = house.send(patch.clone(), &path, &on("\"1\""), json!({"serial": "x"})).await;
+    let late = server.send(patch.clone(), &path, &on("\"1\""), json!({"serial": "x"})).await;
     assert_eq!(
         (late.status.as_u16(), late.problem()["code"].as_str()),
         (412, Some("changed_meanwhile"))
     );
-    let unknown = house.send(patch.clone(), &path, &on("\"2\""), json!({"alive": true})).await;
+    let unknown = server.send(patch.clone(), &path, &on("\"2\""), json!({"alive": true})).await;
     assert_eq!(unknown.status, StatusCode::BAD_REQUEST, "what workers see is no part of it");
     let way = json!({"connection": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
-    assert_eq!(house.send(patch, &path, &on("\"2\""), way).await.json()["version"], 3);
+    assert_eq!(server.send(patch, &path, &on("\"2\""), way).await.json()["version"], 3);
 
     let availability = format!("{path}/availability");
     let out = json!({"available": false, "reason": "new disks"});
@@ -92,48 +92,48 @@ async fn node_change_requires_current_version() {
         (Method::POST, tokens.clone(), json!({"name": "its unit"})),
         (Method::DELETE, format!("{tokens}/00000000-0000-0000-0000-000000000001"), Value::Null),
     ] {
-        let late = house.send(method, &path, &on("\"2\""), body).await;
+        let late = server.send(method, &path, &on("\"2\""), body).await;
         assert_eq!(
             (late.status.as_u16(), late.problem()["code"].as_str()),
             (412, Some("changed_meanwhile")),
             "{path}"
         );
     }
-    house.send(Method::POST, &tokens, &on("\"3\""), json!({"name": "its unit"})).await.json();
-    house.send(Method::PUT, &availability, &own, out.clone()).await.json();
-    assert_eq!(house.send(Method::PUT, &availability, &own, out).await.problem()["code"], "state");
-    let shown = house.send_get(&path, &ada).await.json();
+    server.send(Method::POST, &tokens, &on("\"3\""), json!({"name": "its unit"})).await.json();
+    server.send(Method::PUT, &availability, &own, out.clone()).await.json();
+    assert_eq!(server.send(Method::PUT, &availability, &own, out).await.problem()["code"], "state");
+    let shown = server.send_get(&path, &ada).await.json();
     assert_eq!(shown["status"]["maintenance"]["reason"], "new disks");
     assert_eq!(shown["connection"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
-    let looks = house.send_get(&format!("{path}/health-checks"), &ada).await.json();
+    let looks = server.send_get(&format!("{path}/health-checks"), &ada).await.json();
     assert_eq!(looks, json!({"health_checks": [], "next": null}));
     assert_eq!(
-        house.send_get(&format!("{path}/health-checks?before=x"), &ada).await.status,
+        server.send_get(&format!("{path}/health-checks?before=x"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 
     let delete = Method::DELETE;
     assert_eq!(
-        house.send(delete.clone(), &path, &on("\"1\""), Value::Null).await.status.as_u16(),
+        server.send(delete.clone(), &path, &on("\"1\""), Value::Null).await.status.as_u16(),
         412
     );
-    house.send(delete, &path, &on("\"3\""), Value::Null).await.json();
-    assert_eq!(house.send_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
+    server.send(delete, &path, &on("\"3\""), Value::Null).await.json();
+    assert_eq!(server.send_get(&path, &ada).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn connection_in_a_blueprint_needs_a_proposal() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let (n1, web) = (house.n1(&ada).await, house.id_of("web", &ada).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let (n1, web) = (server.n1(&ada).await, server.id_of("web", &ada).await);
     let bind = json!([{"edit": "bind", "deployment": web, "node": n1, "role": "app"}]);
-    house.passes(&ada, "web", bind, &[&bo]).await;
+    server.passes(&ada, "web", bind, &[&bo]).await;
     let path = format!("/api/v1/nodes/{}", n1.as_str().expect("an id"));
     let headers = [("cookie", ada.as_str()), ("x-gantry", "1"), ("if-match", "\"1\"")];
     let way = json!({"connection": {"root": "/srv/elsewhere"}});
     for body in [way.clone(), json!({"hints": {"rack": 7}})] {
-        let refused = house.send(Method::PATCH, &path, &headers, body).await;
+        let refused = server.send(Method::PATCH, &path, &headers, body).await;
         let problem = refused.problem();
         assert_eq!(
             (refused.status.as_u16(), problem["code"].as_str()),
@@ -147,62 +147,62 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
     let by_reason =
         json!({"connection": {"root": "/srv/elsewhere"}, "reason": "its disk was moved"});
     assert_eq!(
-        house.send(Method::PATCH, &path, &headers, by_reason).await.status,
+        server.send(Method::PATCH, &path, &headers, by_reason).await.status,
         StatusCode::BAD_REQUEST
     );
     let proposal =
-        house.tell(&format!("{path}/proposals"), &ada, json!({})).await.json()["proposal"].clone();
+        server.tell(&format!("{path}/proposals"), &ada, json!({})).await.json()["proposal"].clone();
     let edits =
         json!([{"edit": "set_connection", "node": n1, "connection": {"root": "/srv/elsewhere"}}]);
-    let version = house.append(&ada, proposal.as_i64().expect("a number"), 0, edits).await;
+    let version = server.append(&ada, proposal.as_i64().expect("a number"), 0, edits).await;
     assert_eq!(version, 1);
 }
 
 #[tokio::test]
 async fn node_name_works_everywhere() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    house.machine(&ada).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    server.machine(&ada).await;
     let path = "/api/v1/nodes/m1.rack1.example.com";
     let own = [("cookie", ada.as_str()), ("x-gantry", "1")];
     let on = [own[0], own[1], ("if-match", "\"1\"")];
-    let changed = house.send(Method::PATCH, path, &on, json!({"serial": "CN-1"})).await;
+    let changed = server.send(Method::PATCH, path, &on, json!({"serial": "CN-1"})).await;
     assert_eq!(changed.json(), json!({"version": 2}));
     let out = json!({"available": false, "reason": "new disks"});
-    house.send(Method::PUT, &format!("{path}/availability"), &own, out).await.json();
+    server.send(Method::PUT, &format!("{path}/availability"), &own, out).await.json();
     let made =
-        house.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
+        server.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
     let token = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
-    house.send(Method::DELETE, &token, &own, Value::Null).await.json();
-    assert_eq!(house.send_get(&format!("{path}/results"), &ada).await.json()["all"], 0);
-    let proposed = house.tell(&format!("{path}/proposals"), &ada, json!({})).await;
+    server.send(Method::DELETE, &token, &own, Value::Null).await.json();
+    assert_eq!(server.send_get(&format!("{path}/results"), &ada).await.json()["all"], 0);
+    let proposed = server.tell(&format!("{path}/proposals"), &ada, json!({})).await;
     assert!(
         proposed.status != StatusCode::BAD_REQUEST && proposed.status != StatusCode::NOT_FOUND,
         "{}",
         proposed.text()
     );
     let nobody =
-        house.send(Method::DELETE, "/api/v1/nodes/m7.rack1.example.com", &own, Value::Null).await;
+        server.send(Method::DELETE, "/api/v1/nodes/m7.rack1.example.com", &own, Value::Null).await;
     assert_eq!(nobody.status, StatusCode::NOT_FOUND);
     assert!(
         nobody.problem()["detail"]
             .as_str()
             .is_some_and(|said| said.contains("Node m7.rack1.example.com does not exist."))
     );
-    house.send(Method::DELETE, path, &own, Value::Null).await.json();
+    server.send(Method::DELETE, path, &own, Value::Null).await.json();
 }
 
 #[tokio::test]
 async fn node_list_is_added_atomically() {
     const ADD_MANY: &str = "/api/v1/nodes/bulk";
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let text = |text: &str| json!({"text": text});
     let there = async || {
         let nodes =
-            house.send_get("/api/v1/nodes?filter=rack1", &ada).await.json()["nodes"].clone();
+            server.send_get("/api/v1/nodes?filter=rack1", &ada).await.json()["nodes"].clone();
         nodes
             .as_array()
             .expect("a list")
@@ -216,7 +216,7 @@ async fn node_list_is_added_atomically() {
     };
     let wrong =
         "m1.rack1.example.com root=/srv/m1\nm2 root=/srv/m2\n\nm3.rack1.example.com rot=/srv/m3";
-    let wrong = house.tell(ADD_MANY, &ada, text(wrong)).await.problem();
+    let wrong = server.tell(ADD_MANY, &ada, text(wrong)).await.problem();
     assert_eq!(
         (&wrong["status"], lines(&wrong)),
         (&json!(400), vec![json!("line 2"), json!("line 4")]),
@@ -227,23 +227,23 @@ async fn node_list_is_added_atomically() {
     let good = format!(
         "# rack 1\nm1.rack1.example.com root=/srv/m1\nm2.rack1.example.com ssh=10.0.3.7 key=deploy/ssh host_key=\"{HOST_KEY}\""
     );
-    assert_eq!(house.tell(ADD_MANY, &bo, text(&good)).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(server.tell(ADD_MANY, &bo, text(&good)).await.status, StatusCode::FORBIDDEN);
     let keyed = async || {
-        let mut request = house.post_json(ADD_MANY, &ada, text(&good).to_string());
+        let mut request = server.post_json(ADD_MANY, &ada, text(&good).to_string());
         request.headers_mut().insert("idempotency-key", "rack-1".parse().expect("a value"));
-        house.ask(request).await
+        server.ask(request).await
     };
     let made = keyed().await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     let names = ["m1.rack1.example.com", "m2.rack1.example.com"];
     for (at, name) in names.iter().enumerate() {
-        let shown = house.send_get(&format!("/api/v1/nodes/{name}"), &ada).await.json();
+        let shown = server.send_get(&format!("/api/v1/nodes/{name}"), &ada).await.json();
         assert_eq!(made.json()["nodes"][at], json!({"fqdn": name, "node": shown["id"]}));
     }
     assert_eq!(there().await, names);
     let again = keyed().await;
     assert_eq!((again.json(), again.header("idempotency-replayed")), (made.json(), "true"));
-    let twice = house.tell(ADD_MANY, &ada, text(&good)).await.problem();
+    let twice = server.tell(ADD_MANY, &ada, text(&good)).await.problem();
     assert_eq!(
         (&twice["code"], lines(&twice)),
         (&json!("nodes_refused"), vec![json!("line 2"), json!("line 3")])
@@ -253,23 +253,23 @@ async fn node_list_is_added_atomically() {
     let long = "#".repeat(api::limits::INVENTORY_BYTES + 1);
     for refused in [json!({}), json!({"text": ""}), json!({"nodes": []}), text(&many), text(&long)]
     {
-        assert_eq!(house.tell(ADD_MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
+        assert_eq!(server.tell(ADD_MANY, &ada, refused).await.status, StatusCode::BAD_REQUEST);
     }
     assert_eq!(there().await, names);
 }
 
 #[tokio::test]
 async fn node_list_counts_each_address() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     let line = |n: usize| {
         let address = |k: usize| format!(" ssh=10.{k}.{}.{}", n / 200, n % 200 + 1);
         let addresses: String = (1..=api::limits::ADDRESSES).map(address).collect();
         format!("m{n}.rack1.example.com{addresses} key=deploy/ssh host_key=\"{HOST_KEY}\"\n")
     };
     let tell =
-        async |text: String| house.tell("/api/v1/nodes/bulk", &ada, json!({"text": text})).await;
+        async |text: String| server.tell("/api/v1/nodes/bulk", &ada, json!({"text": text})).await;
     let all: String = (1..=api::limits::INVENTORY).map(line).collect();
     let made = tell(all).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
@@ -291,10 +291,10 @@ async fn node_list_counts_each_address() {
 /// Over REST (single node, text list, change) and on the page.
 #[tokio::test]
 async fn record_of_refused_address_is_rejected_everywhere() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let path = house.machine(&ada).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let path = server.machine(&ada).await;
     let own = [("cookie", ada.as_str()), ("x-gantry", "1"), ("if-match", "\"1\"")];
     let addresses = [
         "169.254.169.254",
@@ -317,17 +317,17 @@ async fn record_of_refused_address_is_rejected_everywhere() {
             HOST_KEY.replace(' ', "+").replace('/', "%2F")
         );
         for answer in [
-            house.tell("/api/v1/nodes", &ada, wish).await,
-            house.tell("/api/v1/nodes/bulk", &ada, json!({"text": line})).await,
-            house.send(Method::PATCH, &path, &own, way).await,
-            house.post_form("/call/add-node", &ada, &form).await,
+            server.tell("/api/v1/nodes", &ada, wish).await,
+            server.tell("/api/v1/nodes/bulk", &ada, json!({"text": line})).await,
+            server.send(Method::PATCH, &path, &own, way).await,
+            server.post_form("/call/add-node", &ada, &form).await,
         ] {
             assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{address}: {}", answer.text());
             let text = answer.text();
             assert!(text.contains(&format!("{address}\\\" is not allowed: ")), "{address}: {text}");
         }
     }
-    let nodes = house.send_get("/api/v1/nodes?filter=m2.rack1", &ada).await.json();
+    let nodes = server.send_get("/api/v1/nodes?filter=m2.rack1", &ada).await.json();
     assert_eq!(nodes["nodes"], json!([]));
 }
 
@@ -348,15 +348,15 @@ fn rest_routes() -> Vec<(Method, String)> {
 
 #[tokio::test]
 async fn node_token_only_permits_reports() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let path = house.machine(&ada).await;
-    let made = house.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let path = server.machine(&ada).await;
+    let made = server.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await;
     assert_eq!(made.status, StatusCode::CREATED);
     let made = made.json();
     let token = made["token"].as_str().expect("a token").to_owned();
-    assert!(!house.send_get(&path, &ada).await.text().contains(&token), "shown once");
+    assert!(!server.send_get(&path, &ada).await.text().contains(&token), "shown once");
     let bearer = format!("Bearer {token}");
     let itself = [("authorization", bearer.as_str()), ("x-gantry", "1")];
 
@@ -369,7 +369,7 @@ async fn node_token_only_permits_reports() {
     for (method, what, body) in &reports {
         let place = format!("/api/v1/self/{what}");
         assert_eq!(
-            house.send(method.clone(), &place, &itself, body.clone()).await.json(),
+            server.send(method.clone(), &place, &itself, body.clone()).await.json(),
             json!({}),
             "{what}"
         );
@@ -380,7 +380,7 @@ async fn node_token_only_permits_reports() {
             &[("authorization", "Basic eDp5"), ("x-gantry", "1")],
         ];
         for stranger in strangers {
-            let refused = house.send(method.clone(), &place, stranger, body.clone()).await;
+            let refused = server.send(method.clone(), &place, stranger, body.clone()).await;
             assert_eq!(
                 (refused.status.as_u16(), refused.problem()["code"].as_str()),
                 (401, Some("no_node_token")),
@@ -389,15 +389,15 @@ async fn node_token_only_permits_reports() {
         }
         let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
         assert_eq!(
-            house.send(method.clone(), &place, &page, body.clone()).await.status,
+            server.send(method.clone(), &place, &page, body.clone()).await.status,
             StatusCode::FORBIDDEN
         );
     }
     let large = json!({"x": "y".repeat(2 * api::limits::FACTS)});
-    let refused = house.send(Method::PUT, "/api/v1/self/facts", &itself, large).await;
+    let refused = server.send(Method::PUT, "/api/v1/self/facts", &itself, large).await;
     assert_eq!(refused.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert_eq!(
-        house.send_get(&path, &ada).await.json()["facts"][0]["facts"],
+        server.send_get(&path, &ada).await.json()["facts"][0]["facts"],
         json!({"cpu": {"cores": 4}})
     );
 
@@ -418,7 +418,7 @@ async fn node_token_only_permits_reports() {
     all.extend(["/sign-out", "/sign-out/everywhere"].map(|path| (Method::POST, path.to_owned())));
     for (method, path) in &all {
         for way in &ways {
-            let answer = house.send(method.clone(), path, way, json!({})).await;
+            let answer = server.send(method.clone(), path, way, json!({})).await;
             assert_eq!(
                 answer.status,
                 StatusCode::UNAUTHORIZED,
@@ -435,7 +435,7 @@ async fn node_token_only_permits_reports() {
     assert!(calls.len() > 40, "{calls:?}");
     for (path, method) in calls {
         for way in &ways {
-            let answer = house.send(method.clone(), path, way, json!({})).await;
+            let answer = server.send(method.clone(), path, way, json!({})).await;
             // Only a malformed request is rejected before authentication.
             assert!(
                 matches!(answer.status.as_u16(), 400 | 401 | 422 | 500),
@@ -463,10 +463,10 @@ async fn node_token_only_permits_reports() {
         for way in &ways {
             let request = way
                 .iter()
-                .fold(house.get(page), |request, (name, value)| request.header(*name, *value));
+                .fold(server.get(page), |request, (name, value)| request.header(*name, *value));
             let request =
                 request.header(header::ACCEPT, "text/html").body(Body::empty()).expect("a request");
-            let answer = house.ask(request).await;
+            let answer = server.ask(request).await;
             assert_eq!(answer.status, StatusCode::SEE_OTHER, "{page}");
             assert!(answer.header(header::LOCATION).starts_with("/sign-in"), "{page}");
         }
@@ -474,7 +474,7 @@ async fn node_token_only_permits_reports() {
 
     let own = [("cookie", ada.as_str()), ("x-gantry", "1")];
     let one = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));
-    house.send(Method::DELETE, &one, &own, Value::Null).await.json();
-    let refused = house.send(Method::POST, "/api/v1/self/shutdown", &itself, Value::Null).await;
+    server.send(Method::DELETE, &one, &own, Value::Null).await.json();
+    let refused = server.send(Method::POST, "/api/v1/self/shutdown", &itself, Value::Null).await;
     assert_eq!(refused.status, StatusCode::UNAUTHORIZED, "taken back");
 }

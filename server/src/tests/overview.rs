@@ -38,13 +38,13 @@ impl TestServer {
 
 #[tokio::test]
 async fn rollout_is_followed_to_its_end() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let committed = house.committed(&ada, &bo).await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let committed = server.committed(&ada, &bo).await;
     let place = committed.header(header::LOCATION).to_owned();
     assert_eq!((committed.status, place.as_str()), (StatusCode::CREATED, "/api/v1/blueprints/2"));
-    let view = house.send_get(&place, &ada).await.json();
+    let view = server.send_get(&place, &ada).await.json();
     assert_eq!(
         (&view["progress"], &view["blueprint"]["number"]),
         (&json!("in_progress"), &json!(2))
@@ -59,28 +59,29 @@ async fn rollout_is_followed_to_its_end() {
     let finish = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let done = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE generation = 2";
-        sqlx::query(done).execute(house.db.owner()).await.expect("the owner may");
+        sqlx::query(done).execute(server.db.owner()).await.expect("the owner may");
     };
     let waits = format!("{place}?wait=30");
-    let waited =
-        async { tokio::time::timeout(Duration::from_secs(20), house.send_get(&waits, &ada)).await };
+    let waited = async {
+        tokio::time::timeout(Duration::from_secs(20), server.send_get(&waits, &ada)).await
+    };
     let ((), waited) = tokio::join!(finish, waited);
     let view = waited.expect("before its time is over").json();
     assert_eq!((&view["progress"], &view["applied"]), (&json!("converged"), &json!(all)));
 
     assert_eq!(
-        house.send_get(&format!("{place}?wait=31"), &ada).await.status,
+        server.send_get(&format!("{place}?wait=31"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
-    assert_eq!(house.send_get("/api/v1/blueprints/99", &ada).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(server.send_get("/api/v1/blueprints/99", &ada).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn overview_shows_current_state() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    house.committed(&ada, &bo).await.json();
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    server.committed(&ada, &bo).await.json();
     let hello = NewWorker {
         id: WorkerId(Uuid::from_u128(7)),
         name: "w-7".into(),
@@ -90,10 +91,10 @@ async fn overview_shows_current_state() {
         pid: 12,
         version: "0.1.0".into(),
     };
-    store::workers::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+    store::workers::ensure_worker(server.db.worker(), &hello, Duration::from_secs(60))
         .await
         .expect("hello");
-    let view = house.send_get("/api/v1/overview", &ada).await.json();
+    let view = server.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!((&view["blueprint"], &view["enabled"]), (&json!(2), &json!(true)));
     assert_eq!(view["deployments"], json!({"all": 3, "on_hold": 0, "proposed": 0}));
     assert_eq!(
@@ -104,52 +105,52 @@ async fn overview_shows_current_state() {
     assert_eq!(view["commits"][0]["number"], 2);
     assert_eq!(view["queue"], json!({"queued": 0, "running": 0, "oldest": null}));
 
-    store::workers::confirm_worker(house.db.worker(), hello.id).await.expect("confirmed");
-    let view = house.send_get("/api/v1/overview", &ada).await.json();
+    store::workers::confirm_worker(server.db.worker(), hello.id).await.expect("confirmed");
+    let view = server.send_get("/api/v1/overview", &ada).await.json();
     assert_eq!(view["workers"], json!({"alive": 1, "capacity": 4}));
-    let workers = house.send_get("/api/v1/workers?alive=true", &ada).await.json();
+    let workers = server.send_get("/api/v1/workers?alive=true", &ada).await.json();
     let worker = &workers["workers"][0];
     assert_eq!(
         (&worker["name"], &worker["phase"], &worker["leased"]),
         (&json!("w-7"), &json!("confirmed"), &json!(0))
     );
     assert_eq!(
-        house.send_get("/api/v1/workers?alive=false", &ada).await.json()["workers"],
+        server.send_get("/api/v1/workers?alive=false", &ada).await.json()["workers"],
         json!([])
     );
     assert_eq!(
-        house.send_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"],
+        server.send_get("/api/v1/workers?phase=nack", &ada).await.json()["workers"],
         json!([])
     );
     let before = format!("/api/v1/workers?before={}", Uuid::from_u128(7));
-    assert_eq!(house.send_get(&before, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.send_get(&before, &ada).await.status, StatusCode::BAD_REQUEST);
 
-    let policy = house.send_get("/api/v1/policy", &ada).await;
+    let policy = server.send_get("/api/v1/policy", &ada).await;
     assert!(policy.header(header::ETAG).starts_with("\"1."), "{}", policy.header(header::ETAG));
     assert_eq!(policy.json()["policy"]["approvals"], 1);
 }
 
 #[tokio::test]
 async fn audit_is_listed_verified_and_exported() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let eve = house
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let eve = server
         .people
         .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
         .await
         .expect("eve");
     let (ada, bo, eve) =
-        (house.cookie().await, house.cookie_for(bo).await, house.cookie_for(eve).await);
-    house.committed(&ada, &bo).await.json();
+        (server.cookie().await, server.cookie_for(bo).await, server.cookie_for(eve).await);
+    server.committed(&ada, &bo).await.json();
     for path in ["/api/v1/audit", "/api/v1/audit/chain", "/api/v1/audit/export"] {
         assert_eq!(
-            house.send_get(path, &eve).await.status,
+            server.send_get(path, &eve).await.status,
             StatusCode::FORBIDDEN,
             "{path}: who only looks"
         );
     }
     let of = async |query: &str| {
-        house.send_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone()
+        server.send_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone()
     };
     let commits = of("action=review.commit&who=ada").await;
     assert_eq!((commits.as_array().map(Vec::len), &commits[0]["name"]), (Some(1), &json!("ada")));
@@ -174,17 +175,17 @@ async fn audit_is_listed_verified_and_exported() {
     assert_eq!(of(&format!("before={before}")).await[0], all[1]);
     for wrong in ["who=nobody", "since=9e9", "action=a&actoin=b", "until=99999999999999999"] {
         assert!(
-            house.send_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(),
+            server.send_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(),
             "{wrong}"
         );
     }
 
-    let unsealed = house.send_get("/api/v1/audit/chain", &ada).await.json();
+    let unsealed = server.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&unsealed["end"], &unsealed["broken"]), (&json!(0), &Value::Null));
-    sqlx::query("SELECT seal_audit(1000)").execute(house.db.app()).await.expect("sealed");
-    let chain = house.send_get("/api/v1/audit/chain", &ada).await.json();
+    sqlx::query("SELECT seal_audit(1000)").execute(server.db.app()).await.expect("sealed");
+    let chain = server.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!((&chain["end"], &chain["unsealed"]), (&chain["chain"]["last"], &json!(0)));
-    let export = house.send_get("/api/v1/audit/export", &ada).await;
+    let export = server.send_get("/api/v1/audit/export", &ada).await;
     let proven = engine::audit::export::verify(export.text().lines()).expect("it holds");
     let held = proven.chain;
     assert_eq!((json!(held.hash), json!(held.last)), (chain["hash"].clone(), chain["end"].clone()));
@@ -192,7 +193,7 @@ async fn audit_is_listed_verified_and_exported() {
         proven.whole && proven.totals.blueprints == 2 && proven.totals.verdicts == 1,
         "{proven:?}"
     );
-    let later = house.send_get("/api/v1/audit/export?after=2", &ada).await;
+    let later = server.send_get("/api/v1/audit/export?after=2", &ada).await;
     assert_eq!(
         engine::audit::export::verify(later.text().lines())
             .map(|later| (later.chain.first, later.chain.hash)),
@@ -218,14 +219,14 @@ async fn audit_is_listed_verified_and_exported() {
         "ALTER TABLE audit DISABLE TRIGGER USER",
         "UPDATE audit SET subject = 'another' WHERE id = (SELECT audit_id FROM seal WHERE seq = 3)",
     ] {
-        sqlx::query(statement).execute(house.db.owner()).await.expect("the owner may");
+        sqlx::query(statement).execute(server.db.owner()).await.expect("the owner may");
     }
-    let broken = house.send_get("/api/v1/audit/chain", &ada).await.json();
+    let broken = server.send_get("/api/v1/audit/chain", &ada).await.json();
     assert_eq!(
         (&broken["broken"], &broken["next"]),
         (&json!("Entry 3 was altered: its text does not match its link"), &Value::Null)
     );
-    let export = house.send_get("/api/v1/audit/export", &ada).await;
+    let export = server.send_get("/api/v1/audit/export", &ada).await;
     assert_eq!(
         engine::audit::export::verify(export.text().lines()),
         Err(engine::audit::Broken::Content(3))
@@ -245,13 +246,13 @@ impl TestServer {
 
 #[tokio::test]
 async fn metrics_require_access() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    house.send_get("/api/v1/runs/77777", &ada).await;
-    house.send_get("/nowhere/secret-1", &ada).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    server.send_get("/api/v1/runs/77777", &ada).await;
+    server.send_get("/nowhere/secret-1", &ada).await;
     let (near, far, own) = ([127, 0, 0, 1], [10, 0, 0, 9], ("host", LOCAL_HOST));
-    let text = house.collect(&[own], near).await;
+    let text = server.collect(&[own], near).await;
     assert!(text.header(header::CONTENT_TYPE).starts_with("application/openmetrics-text"));
     let text = text.text();
     for line in [
@@ -280,7 +281,7 @@ async fn metrics_require_access() {
     ];
     for (headers, from) in from_others {
         assert_eq!(
-            house.collect(headers, from).await.status,
+            server.collect(headers, from).await.status,
             StatusCode::FORBIDDEN,
             "{headers:?} {from:?}"
         );
@@ -288,17 +289,17 @@ async fn metrics_require_access() {
     let token = "0123456789abcdef";
     let change =
         |state: &mut AppState| state.metrics_token = Some(Hash::of_bytes(token.as_bytes()));
-    let house = TestServer::at("https://gantry.example.com", "gantry.example.com", change).await;
+    let server = TestServer::at("https://gantry.example.com", "gantry.example.com", change).await;
     let bearer = format!("Bearer {token}");
-    assert_eq!(house.collect(&[("authorization", &bearer)], far).await.status, StatusCode::OK);
+    assert_eq!(server.collect(&[("authorization", &bearer)], far).await.status, StatusCode::OK);
     for wrong in ["Bearer 0123456789abcdee", "Basic 0123456789abcdef", ""] {
         assert_eq!(
-            house.collect(&[("authorization", wrong), own], near).await.status,
+            server.collect(&[("authorization", wrong), own], near).await.status,
             StatusCode::UNAUTHORIZED
         );
     }
-    let house = TestServer::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
-    let refused = house.collect(&[("host", "gantry.example.com")], near).await;
+    let server = TestServer::at("https://gantry.example.com", "gantry.example.com", |_| {}).await;
+    let refused = server.collect(&[("host", "gantry.example.com")], near).await;
     assert_eq!(
         refused.status,
         StatusCode::FORBIDDEN,
@@ -308,8 +309,8 @@ async fn metrics_require_access() {
 
 #[tokio::test]
 async fn failing_background_tasks_come_first() {
-    let house = TestServer::new().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    let ada = server.cookie().await;
     let process = |n, kind| background_tasks::ProcessRow {
         id: Uuid::from_u128(n),
         kind,
@@ -333,11 +334,11 @@ async fn failing_background_tasks_come_first() {
             .await
             .expect("a report");
     };
-    report(house.db.app(), process(1, "server"), task("a", None, None), 60).await;
-    report(house.db.worker(), process(2, "worker"), task("b", Some("broken"), soon), 60).await;
-    report(house.db.worker(), process(3, "worker"), task("c", None, soon), 0).await;
+    report(server.db.app(), process(1, "server"), task("a", None, None), 60).await;
+    report(server.db.worker(), process(2, "worker"), task("b", Some("broken"), soon), 60).await;
+    report(server.db.worker(), process(3, "worker"), task("c", None, soon), 0).await;
 
-    let page = house.send_get("/api/v1/background-tasks", &ada).await.json();
+    let page = server.send_get("/api/v1/background-tasks", &ada).await.json();
     let tasks = page["background_tasks"].as_array().expect("tasks");
     let names: Vec<_> = tasks.iter().map(|task| task["name"].as_str().expect("a name")).collect();
     assert_eq!(names, ["b", "a"], "the failing one first, and none of an expired process");
@@ -359,9 +360,9 @@ async fn failing_background_tasks_come_first() {
 
 #[tokio::test]
 async fn workers_are_filtered_and_sorted() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
     for (n, name) in [(1, "beta"), (2, "alpha"), (3, "alps")] {
         let hello = NewWorker {
             id: WorkerId(Uuid::from_u128(n)),
@@ -372,7 +373,7 @@ async fn workers_are_filtered_and_sorted() {
             pid: 12,
             version: "0.1.0".into(),
         };
-        store::workers::ensure_worker(house.db.worker(), &hello, Duration::from_secs(60))
+        store::workers::ensure_worker(server.db.worker(), &hello, Duration::from_secs(60))
             .await
             .expect("hello");
         let later =
@@ -381,12 +382,12 @@ async fn workers_are_filtered_and_sorted() {
         sqlx::query(later)
             .bind(minutes)
             .bind(name)
-            .execute(house.db.owner())
+            .execute(server.db.owner())
             .await
             .expect("the owner may");
     }
     let names = async |query: &str| {
-        let page = house.send_get(&format!("/api/v1/workers?{query}"), &ada).await.json();
+        let page = server.send_get(&format!("/api/v1/workers?{query}"), &ada).await.json();
         let workers = page["workers"].as_array().expect("workers").clone();
         workers
             .into_iter()
@@ -401,25 +402,26 @@ async fn workers_are_filtered_and_sorted() {
     assert_eq!(names(&behind("alpha")).await, ["alps", "beta"]);
     assert_eq!(names(&behind("b")).await, ["beta"], "a place stays one when its worker is gone");
     assert_eq!(
-        house.send_get("/api/v1/workers?sort=size", &ada).await.status,
+        server.send_get("/api/v1/workers?sort=size", &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 
-    let one = house.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
+    let one =
+        server.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(2)), &ada).await.json();
     assert_eq!((&one["name"], &one["leased"]), (&json!("alpha"), &json!(0)));
-    let none = house.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(9)), &ada).await;
+    let none = server.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(9)), &ada).await;
     assert_eq!(none.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn search_finds_resources_by_name() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    house.committed(&ada, &bo).await.json();
-    let root = house.person("root", [Permission::Admin]).await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    server.committed(&ada, &bo).await.json();
+    let root = server.person("root", [Permission::Admin]).await;
     let found = async |query: &str, who: &str| {
-        let answer = house.send_get(&format!("/api/v1/search?{query}"), who).await.json();
+        let answer = server.send_get(&format!("/api/v1/search?{query}"), who).await.json();
         let hits = answer["hits"].as_array().expect("hits").clone();
         let name = |hit: &Value| {
             let named = ["name", "fqdn", "role", "title"]
@@ -436,7 +438,7 @@ async fn search_finds_resources_by_name() {
         ["deployment web"],
         "small and capital letters are the same"
     );
-    assert_eq!(found("q=n1.house", &ada).await, ["node n1.house.example.com"]);
+    assert_eq!(found("q=n1.server", &ada).await, ["node n1.house.example.com"]);
     let apps = found("q=app", &ada).await;
     assert!(
         apps.contains(&"role app".to_owned()) && apps.contains(&"review app on n1".to_owned()),
@@ -453,11 +455,11 @@ async fn search_finds_resources_by_name() {
         "what stands for anything elsewhere stands for itself"
     );
     let text = "barclamp: {name: storage, version: '1', description: x}\nroles: [{name: ceph-osd, jig: noop}]\n";
-    house.tell("/api/v1/barclamps", &ada, json!({"files": {"storage.yml": text}})).await.json();
+    server.tell("/api/v1/barclamps", &ada, json!({"files": {"storage.yml": text}})).await.json();
     assert_eq!(found("q=ceph", &ada).await, ["role ceph-osd"], "no deployment has it");
-    let hit = house.send_get("/api/v1/search?q=ceph", &ada).await.json()["hits"][0].clone();
+    let hit = server.send_get("/api/v1/search?q=ceph", &ada).await.json()["hits"][0].clone();
     assert_eq!(hit, json!({"kind": "role", "role": "ceph-osd", "barclamp": "storage"}));
-    house.send_get("/api/v1/roles/ceph-osd?barclamp=storage", &ada).await.json();
+    server.send_get("/api/v1/roles/ceph-osd?barclamp=storage", &ada).await.json();
     assert_eq!(
         found("q=root", &ada).await,
         Vec::<String>::new(),
@@ -465,24 +467,24 @@ async fn search_finds_resources_by_name() {
     );
     assert_eq!(found("q=root", &root).await, ["person root"]);
     for wrong in ["", "q=", "q=%20", "q=a&kind=node", &format!("q={}", "x".repeat(201))] {
-        let answer = house.send_get(&format!("/api/v1/search?{wrong}"), &ada).await;
+        let answer = server.send_get(&format!("/api/v1/search?{wrong}"), &ada).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
 }
 
 #[tokio::test]
 async fn first_steps_reflect_actual_events() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let eve = house
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let eve = server
         .people
         .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
         .await
         .expect("eve");
     let (ada, bo, eve) =
-        (house.cookie().await, house.cookie_for(bo).await, house.cookie_for(eve).await);
+        (server.cookie().await, server.cookie_for(bo).await, server.cookie_for(eve).await);
     let steps =
-        async || house.send_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
+        async || server.send_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
     let is = |edited, submitted, judged, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "judged": judged, "committed": committed, "ran": ran, "retried": retried});
     let of = |steps: &Value| {
         let mut steps = steps.as_object().expect("steps").clone();
@@ -491,8 +493,8 @@ async fn first_steps_reflect_actual_events() {
     };
     let nothing = is(false, false, false, false, false, false);
     assert_eq!(of(&steps().await).0, nothing);
-    let control = Control::new(Store::over(house.db.app().clone()));
-    let seeded = house.people.sign_in_as_owner("ada").await.expect("ada");
+    let control = Control::new(Store::over(server.db.app().clone()));
+    let seeded = server.people.sign_in_as_owner("ada").await.expect("ada");
     let binds = [(
         RoleName::parse("app").expect("a role"),
         Fqdn::parse("n1.house.example.com").expect("a name"),
@@ -506,30 +508,30 @@ async fn first_steps_reflect_actual_events() {
         (nothing, (Some(json!("web")), Some(Value::Null))),
         "a demo begins with it"
     );
-    let first = house.count("review").await;
+    let first = server.count("review").await;
     let verdicts = format!("/api/v1/reviews/{first}/verdicts");
-    house.tell(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
+    server.tell(&verdicts, &bo, json!({"kind": "approve", "reason": "fine"})).await.json();
     assert_eq!(
         of(&steps().await).0,
         is(false, false, false, false, false, false),
         "it is not theirs either"
     );
     assert_eq!(
-        house.send_get("/api/v1/overview", &eve).await.json()["first_steps"],
+        server.send_get("/api/v1/overview", &eve).await.json()["first_steps"],
         Value::Null,
         "she proposes nothing"
     );
 
-    let (id, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
+    let (id, n1) = (server.id_of("web", &ada).await, server.n1(&ada).await);
     let edit = json!([{"edit": "bind", "deployment": id, "node": n1, "role": "app"}]);
-    let (proposal, version) = house.draft(&ada, "web", edit).await;
+    let (proposal, version) = server.draft(&ada, "web", edit).await;
     let (told, (place, submission)) = of(&steps().await);
     assert_eq!(told, is(true, false, false, false, false, false));
     assert_eq!((place, submission), (Some(json!("web")), Some(Value::Null)));
     let discard = json!({"version": version});
-    house.tell(&format!("/api/v1/proposals/{proposal}/discard"), &ada, discard).await.json();
+    server.tell(&format!("/api/v1/proposals/{proposal}/discard"), &ada, discard).await.json();
 
-    house.committed(&ada, &bo).await.json();
+    server.committed(&ada, &bo).await.json();
     let (told, (place, submission)) = of(&steps().await);
     assert_eq!(told, is(true, true, true, true, false, false));
     assert_eq!(place, Some(json!("web")));
@@ -538,9 +540,9 @@ async fn first_steps_reflect_actual_events() {
     let run = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
                ended_at, lease_until) SELECT id, node_id, concurrency_group_id, generation, generation, 1, content_hash, false, 'ended', $1, now(), now() \
                FROM step WHERE generation = 2 ORDER BY rank, id LIMIT 1";
-    sqlx::query(run).bind("failed").execute(house.db.owner()).await.expect("a run");
+    sqlx::query(run).bind("failed").execute(server.db.owner()).await.expect("a run");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, false));
-    sqlx::query(run).bind("succeeded").execute(house.db.owner()).await.expect("a run");
+    sqlx::query(run).bind("succeeded").execute(server.db.owner()).await.expect("a run");
     assert_eq!(
         of(&steps().await).0,
         is(true, true, true, true, true, false),
@@ -548,10 +550,10 @@ async fn first_steps_reflect_actual_events() {
     );
     let retry = "INSERT INTO audit (actor, action, subject) SELECT $1, 'step.retry', noderole_id::text FROM step \
                  WHERE generation = 2 ORDER BY rank, id LIMIT 1";
-    sqlx::query(retry).bind(house.ada.0).execute(house.db.owner()).await.expect("an entry");
+    sqlx::query(retry).bind(server.ada.0).execute(server.db.owner()).await.expect("an entry");
     assert_eq!(of(&steps().await).0, is(true, true, true, true, true, true));
 
-    let hours = house.send_get("/api/v1/overview", &ada).await.json()["hours"].clone();
+    let hours = server.send_get("/api/v1/overview", &ada).await.json()["hours"].clone();
     let hours = hours.as_array().expect("hours");
     let sum =
         |what: &str| hours.iter().map(|hour| hour[what].as_i64().expect("a number")).sum::<i64>();

@@ -9,7 +9,7 @@ use super::*;
 const HOST: &str = "localhost:7780";
 const ORIGIN: &str = "http://localhost:7780";
 
-async fn house() -> TestServer {
+async fn server() -> TestServer {
     TestServer::at("http://127.0.0.1:7780", HOST, |_| {}).await
 }
 
@@ -62,57 +62,61 @@ fn code(answer: &Answer) -> (u16, String) {
 
 #[tokio::test]
 async fn signed_approval_passes_the_gate() {
-    let house = house().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = server().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let key = Authenticator::new();
-    let passkey = house.registered(&bo, &key).await;
+    let passkey = server.registered(&bo, &key).await;
     assert_eq!((&passkey["host"], &passkey["confirmed"]), (&json!("localhost"), &json!(false)));
-    let me = house.send_get("/api/v1/people/me", &bo).await.json();
+    let me = server.send_get("/api/v1/people/me", &bo).await.json();
     assert_eq!(me["passkeys"][0]["fingerprint"], passkey["fingerprint"]);
 
-    let (id, verdicts) = house.verdicts(&ada).await;
+    let (id, verdicts) = server.verdicts(&ada).await;
     let options = format!("{verdicts}/options");
     assert_eq!(
-        code(&house.tell(&options, &bo, json!({"kind": "approve"})).await),
+        code(&server.tell(&options, &bo, json!({"kind": "approve"})).await),
         (409, "no_passkey".into())
     );
-    house.confirmed(&passkey).await;
-    let signature = house.signature(&bo, &verdicts, &key).await;
+    server.confirmed(&passkey).await;
+    let signature = server.signature(&bo, &verdicts, &key).await;
     let signed =
-        house.tell(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
+        server.tell(&verdicts, &bo, json!({"kind": "approve", "signature": signature})).await;
     assert_eq!(signed.status, StatusCode::CREATED, "{}", signed.text());
-    let review = house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json();
+    let review = server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json();
     assert_eq!(
         (&review["may_sign"], &review["verdicts"][0]["signed"]),
         (&json!(true), &json!("Laptop"))
     );
-    house.tell(&format!("/api/v1/reviews/{id}/commit"), &ada, json!({"name": "web"})).await.json();
+    server.tell(&format!("/api/v1/reviews/{id}/commit"), &ada, json!({"name": "web"})).await.json();
 
     let path = format!("/api/v1/passkeys/{}", passkey["id"].as_str().expect("an id"));
     let request = |cookie: &str| {
-        let request = house.post(&path).method(Method::DELETE).header(header::COOKIE, cookie);
+        let request = server.post(&path).method(Method::DELETE).header(header::COOKIE, cookie);
         request.body(Body::empty()).expect("a request")
     };
-    assert_eq!(code(&house.ask(request(&ada)).await), (404, "not_found".into()), "ada is no admin");
-    house.ask(request(&bo)).await.json();
-    assert_eq!(house.send_get("/api/v1/people/me", &bo).await.json()["passkeys"], json!([]));
+    assert_eq!(
+        code(&server.ask(request(&ada)).await),
+        (404, "not_found".into()),
+        "ada is no admin"
+    );
+    server.ask(request(&bo)).await.json();
+    assert_eq!(server.send_get("/api/v1/people/me", &bo).await.json()["passkeys"], json!([]));
 }
 
 #[tokio::test]
 async fn wrong_signature_is_rejected() {
-    let house = house().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = server().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let key = Authenticator::new();
-    house.confirmed(&house.registered(&bo, &key).await).await;
-    let (_, verdicts) = house.verdicts(&ada).await;
+    server.confirmed(&server.registered(&bo, &key).await).await;
+    let (_, verdicts) = server.verdicts(&ada).await;
     let asked =
-        house.tell(&format!("{verdicts}/options"), &bo, json!({"kind": "approve"})).await.json();
+        server.tell(&format!("{verdicts}/options"), &bo, json!({"kind": "approve"})).await.json();
     let (nonce, options) = (&asked["nonce"], &asked["options"]);
     let give = async |kind: &str, nonce: &Value, answer: Value| {
         let signature = json!({"nonce": nonce, "answer": answer});
-        house
+        server
             .tell(&verdicts, &bo, json!({"kind": kind, "reason": "x", "signature": signature}))
             .await
     };
@@ -134,20 +138,20 @@ async fn wrong_signature_is_rejected() {
     let stranger = Authenticator::new();
     let unknown = give("approve", nonce, stranger.get(ORIGIN, options)).await;
     assert_eq!(code(&unknown), (403, "passkey_unknown".into()));
-    assert_eq!(house.count("verdict").await, 0, "a rejected signature leaves no verdict");
+    assert_eq!(server.count("verdict").await, 0, "a rejected signature leaves no verdict");
     assert_eq!(give("approve", nonce, good.clone()).await.status, StatusCode::CREATED);
     assert_eq!(code(&give("approve", nonce, good).await), (409, "signature_used".into()));
 }
 
 #[tokio::test]
 async fn wrong_registration_is_rejected() {
-    let house = house().await;
-    let ada = house.cookie().await;
+    let server = server().await;
+    let ada = server.cookie().await;
     let register = async |answer: Value| {
-        house.tell("/api/v1/me/passkeys", &ada, json!({"name": "Laptop", "answer": answer})).await
+        server.tell("/api/v1/me/passkeys", &ada, json!({"name": "Laptop", "answer": answer})).await
     };
     let options = async || {
-        house.tell("/api/v1/me/passkeys/options", &ada, json!({})).await.json()["options"].clone()
+        server.tell("/api/v1/me/passkeys/options", &ada, json!({})).await.json()["options"].clone()
     };
     let key = Authenticator::new();
     let begun = options().await;
@@ -169,12 +173,12 @@ async fn wrong_registration_is_rejected() {
         (400, "passkey_rejected".into()),
         "an answer to earlier options"
     );
-    let token = house.token(&ada, &["operator"]).await;
-    let request = house
+    let token = server.token(&ada, &["operator"]).await;
+    let request = server
         .post("/api/v1/me/passkeys/options")
         .header(header::AUTHORIZATION, format!("Bearer {token}"));
     assert_eq!(
-        house.ask(request.body(Body::empty()).expect("a request")).await.status,
+        server.ask(request.body(Body::empty()).expect("a request")).await.status,
         StatusCode::FORBIDDEN
     );
     let by_address = TestServer::new().await;

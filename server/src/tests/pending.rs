@@ -10,8 +10,8 @@ use super::*;
 const LEASE: Duration = Duration::from_secs(600);
 
 /// The only reason, its count, and its only step.
-async fn only(house: &TestServer, cookie: &str, query: &str) -> (String, i64, Value) {
-    let page = house.send_get(&format!("/api/v1/pending{query}"), cookie).await.json();
+async fn only(server: &TestServer, cookie: &str, query: &str) -> (String, i64, Value) {
+    let page = server.send_get(&format!("/api/v1/pending{query}"), cookie).await.json();
     let groups = page["groups"].as_array().expect("a list");
     assert_eq!(groups.len(), 1, "{page}");
     let (group, steps) = (&groups[0], groups[0]["steps"].as_array().expect("a list"));
@@ -20,8 +20,8 @@ async fn only(house: &TestServer, cookie: &str, query: &str) -> (String, i64, Va
     (reason, group["count"].as_i64().expect("a number"), steps[0].clone())
 }
 
-async fn says(house: &TestServer, cookie: &str, reason: &str, words: &str) -> Value {
-    let (found, count, step) = only(house, cookie, "").await;
+async fn says(server: &TestServer, cookie: &str, reason: &str, words: &str) -> Value {
+    let (found, count, step) = only(server, cookie, "").await;
     assert_eq!((found.as_str(), count), (reason, 1), "{step}");
     assert!(step["reasons"].to_string().contains(words), "{step}");
     assert_eq!((&step["role"], &step["deployment"]), (&json!("app"), &json!("web")));
@@ -29,9 +29,9 @@ async fn says(house: &TestServer, cookie: &str, reason: &str, words: &str) -> Va
 }
 
 /// The progress of `web`, the same value as for its target.
-async fn progress_of_web(house: &TestServer, cookie: &str) -> String {
-    let deployment = house.send_get("/api/v1/deployments/web/progress", cookie).await.json();
-    let target = house.send_get("/api/v1/blueprints/2", cookie).await.json();
+async fn progress_of_web(server: &TestServer, cookie: &str) -> String {
+    let deployment = server.send_get("/api/v1/deployments/web/progress", cookie).await.json();
+    let target = server.send_get("/api/v1/blueprints/2", cookie).await.json();
     assert_eq!(
         (&deployment["deployment"], &deployment["progress"]),
         (&json!("web"), &target["progress"]),
@@ -42,77 +42,82 @@ async fn progress_of_web(house: &TestServer, cookie: &str) -> String {
 
 #[tokio::test]
 async fn step_has_pending_reason_until_it_runs() {
-    let house = TestServer::new().await;
-    let node = committed(&house).await;
-    let ada = house.cookie().await;
-    store::runs::set_node_alive(house.db.owner(), node, false).await.expect("a node");
+    let server = TestServer::new().await;
+    let node = committed(&server).await;
+    let ada = server.cookie().await;
+    store::runs::set_node_alive(server.db.owner(), node, false).await.expect("a node");
 
-    let freed_by = says(&house, &ada, "node_dead", "does not answer").await;
+    let freed_by = says(&server, &ada, "node_dead", "does not answer").await;
     assert_eq!(freed_by, json!([{"kind": "node", "fqdn": "n1.house.example.com"}]));
-    store::runs::set_node_alive(house.db.owner(), node, true).await.expect("a node");
-    says(&house, &ada, "no_worker", "No worker is running").await;
-    working(&house, &["script"]).await;
-    says(&house, &ada, "unserved", "supports jig noop").await;
-    let worker = working(&house, &["noop"]).await;
-    says(&house, &ada, "next", "starts when a worker claims it").await;
+    store::runs::set_node_alive(server.db.owner(), node, true).await.expect("a node");
+    says(&server, &ada, "no_worker", "No worker is running").await;
+    working(&server, &["script"]).await;
+    says(&server, &ada, "unserved", "supports jig noop").await;
+    let worker = working(&server, &["noop"]).await;
+    says(&server, &ada, "next", "starts when a worker claims it").await;
 
     let reason = json!({"on_hold": true, "reason": "a look at the disks"});
-    house.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
-    let freed_by = says(&house, &ada, "on_hold", "Deployment web was put on hold by ada").await;
+    server.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();
+    let freed_by = says(&server, &ada, "on_hold", "Deployment web was put on hold by ada").await;
     assert_eq!(freed_by, json!([{"kind": "deployment", "name": "web"}]));
-    assert_eq!(progress_of_web(&house, &ada).await, "stuck", "held");
-    house
+    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "held");
+    server
         .tell("/api/v1/execution", &ada, json!({"enabled": false, "reason": "power"}))
         .await
         .json();
-    says(&house, &ada, "on_hold", "xecution is off").await;
-    house
+    says(&server, &ada, "on_hold", "xecution is off").await;
+    server
         .tell("/api/v1/deployments/web/hold", &ada, json!({"on_hold": false, "reason": "done"}))
         .await
         .json();
-    says(&house, &ada, "paused", "an operator can switch it on").await;
-    assert_eq!(progress_of_web(&house, &ada).await, "stuck", "off");
-    house.tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"})).await.json();
+    says(&server, &ada, "paused", "an operator can switch it on").await;
+    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "off");
+    server
+        .tell("/api/v1/execution", &ada, json!({"enabled": true, "reason": "power"}))
+        .await
+        .json();
 
-    assert_eq!(progress_of_web(&house, &ada).await, "in_progress");
+    assert_eq!(progress_of_web(&server, &ada).await, "in_progress");
     let claimed =
-        store::runs::claim_runs(house.db.worker(), Limits::default()).await.expect("a claim");
+        store::runs::claim_runs(server.db.worker(), Limits::default()).await.expect("a claim");
     let run = claimed.runs[0];
     assert_eq!(
-        says(&house, &ada, "queued", "free slot").await,
+        says(&server, &ada, "queued", "free slot").await,
         json!([{"kind": "run", "run": run}])
     );
-    store::runs::lease_runs(house.db.worker(), worker, &["noop"], 1, LEASE).await.expect("a lease");
+    store::runs::lease_runs(server.db.worker(), worker, &["noop"], 1, LEASE)
+        .await
+        .expect("a lease");
     assert_eq!(
-        house.send_get("/api/v1/pending", &ada).await.json(),
+        server.send_get("/api/v1/pending", &ada).await.json(),
         json!({"groups": []}),
         "it runs"
     );
     let end = RunEnd::failed("no such disk");
-    store::runs::finish_run(house.db.worker(), run, worker, &end).await.expect("an end");
+    store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("an end");
     assert_eq!(
-        says(&house, &ada, "failed", "no such disk").await,
+        says(&server, &ada, "failed", "no such disk").await,
         json!([{"kind": "run", "run": run}])
     );
-    assert_eq!(progress_of_web(&house, &ada).await, "stuck", "failed");
+    assert_eq!(progress_of_web(&server, &ada).await, "stuck", "failed");
 }
 
 #[tokio::test]
 async fn pending_steps_are_filtered() {
-    let house = TestServer::new().await;
-    let node = committed(&house).await;
-    let ada = house.cookie().await;
-    store::runs::set_node_alive(house.db.owner(), node, false).await.expect("a node");
+    let server = TestServer::new().await;
+    let node = committed(&server).await;
+    let ada = server.cookie().await;
+    store::runs::set_node_alive(server.db.owner(), node, false).await.expect("a node");
     for query in [
         "?deployment=web".to_owned(),
         format!("?node={node}"),
         "?node=n1.house.example.com&reason=node_dead".to_owned(),
     ] {
-        assert_eq!(only(&house, &ada, &query).await.0, "node_dead", "{query}");
+        assert_eq!(only(&server, &ada, &query).await.0, "node_dead", "{query}");
     }
-    let nothing = house.send_get("/api/v1/pending?deployment=edge", &ada).await.json();
+    let nothing = server.send_get("/api/v1/pending?deployment=edge", &ada).await.json();
     assert_eq!(nothing, json!({"groups": []}));
-    let other = house.send_get("/api/v1/pending?reason=failed", &ada).await.json();
+    let other = server.send_get("/api/v1/pending?reason=failed", &ada).await.json();
     assert_eq!(
         (&other["groups"][0]["count"], &other["groups"][0]["steps"]),
         (&json!(1), &json!([]))
@@ -130,8 +135,8 @@ async fn pending_steps_are_filtered() {
         ),
         ("?of=web", 400),
     ] {
-        let problem = house.send_get(&format!("/api/v1/pending{query}"), &ada).await.problem();
+        let problem = server.send_get(&format!("/api/v1/pending{query}"), &ada).await.problem();
         assert_eq!(problem["status"], status, "{query}: {problem}");
     }
-    assert_eq!(house.send_get("/api/v1/pending", "").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get("/api/v1/pending", "").await.status, StatusCode::UNAUTHORIZED);
 }

@@ -50,29 +50,29 @@ fn code(answer: &Answer) -> (u16, String) {
 
 #[tokio::test]
 async fn token_overrides_cookies() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let root = house.root().await;
-    let bearer = format!("Bearer {}", house.token(&root, &["operator"]).await);
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let root = server.root().await;
+    let bearer = format!("Bearer {}", server.token(&root, &["operator"]).await);
     let (get, post) = (Method::GET, Method::POST);
     let open = "/api/v1/deployments/web/proposals";
-    let opened = house.bare(post.clone(), open, &[("authorization", &bearer)], json!({})).await;
+    let opened = server.bare(post.clone(), open, &[("authorization", &bearer)], json!({})).await;
     assert_eq!(opened.status, StatusCode::CREATED, "without X-Gantry: {}", opened.text());
     let audit: Value =
         sqlx::query_scalar("SELECT detail FROM audit WHERE action = 'proposal.open'")
-            .fetch_one(house.db.owner())
+            .fetch_one(server.db.owner())
             .await
             .expect("it was audited");
     assert!(audit["by_token"].is_string(), "{audit}");
 
     let wish = json!({"name": "t", "scopes": ["viewer", "admin"], "deployment": "web"});
-    let refused = house.tell("/api/v1/tokens", &root, wish).await;
+    let refused = server.tell("/api/v1/tokens", &root, wish).await;
     assert_eq!(code(&refused), (400, "invalid".to_owned()));
     assert!(refused.problem()["detail"].as_str().is_some_and(|said| {
         said.starts_with("deployment: The permission admin always applies everywhere.")
     }));
 
-    let me = house
+    let me = server
         .bare(
             get.clone(),
             "/api/v1/people/me",
@@ -88,17 +88,20 @@ async fn token_overrides_cookies() {
     );
     for wrong in ["Bearer gantry_0", "Bearer nonsense", "Basic YTpi", "Bearer"] {
         let both = [("authorization", wrong), ("cookie", root.as_str()), ("x-gantry", "1")];
-        let refused = house.bare(get.clone(), "/api/v1/people/me", &both, json!({})).await;
+        let refused = server.bare(get.clone(), "/api/v1/people/me", &both, json!({})).await;
         assert_eq!(code(&refused), (401, "token_refused".into()), "{wrong}");
         let proof = refused.header(header::WWW_AUTHENTICATE);
         assert_eq!(proof, "Bearer realm=\"gantry\", error=\"invalid_token\"", "{wrong}");
     }
     let page = [("authorization", bearer.as_str()), ("origin", "http://evil.example")];
-    assert_eq!(code(&house.bare(post, open, &page, json!({})).await), (403, "other_origin".into()));
+    assert_eq!(
+        code(&server.bare(post, open, &page, json!({})).await),
+        (403, "other_origin".into())
+    );
     let events =
-        house.bare(get.clone(), "/events?after=x", &[("authorization", &bearer)], json!({})).await;
+        server.bare(get.clone(), "/events?after=x", &[("authorization", &bearer)], json!({})).await;
     assert_eq!(events.status, StatusCode::BAD_REQUEST, "let in");
-    let of_a_page = house
+    let of_a_page = server
         .bare(
             get,
             "/deployments",
@@ -111,10 +114,10 @@ async fn token_overrides_cookies() {
 
 #[tokio::test]
 async fn concurrent_permission_change_conflicts() {
-    let house = TestServer::new().await;
-    let root = house.root().await;
-    let place = format!("/api/v1/people/{}", house.ada);
-    let seen = house.send_get(&place, &root).await;
+    let server = TestServer::new().await;
+    let root = server.root().await;
+    let place = format!("/api/v1/people/{}", server.ada);
+    let seen = server.send_get(&place, &root).await;
     let (tag, version) =
         (seen.header(header::ETAG).to_owned(), seen.json()["version"].as_i64().expect("a version"));
     assert!(tag.starts_with(&format!("\"{version}.")), "{tag}");
@@ -122,28 +125,28 @@ async fn concurrent_permission_change_conflicts() {
         let mut headers = vec![("cookie", root.as_str()), ("x-gantry", "1")];
         headers.extend(on.map(|tag| ("if-match", tag)));
         let grants = json!({"grants": [{"permission": permission}]});
-        house.bare(Method::PATCH, &format!("{place}/grants"), &headers, grants).await
+        server.bare(Method::PATCH, &format!("{place}/grants"), &headers, grants).await
     };
     assert_eq!(code(&change("viewer", None).await), (428, "version_wanted".into()));
     let changed = change("viewer", Some(&tag)).await;
     assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
     assert_eq!(changed.json()["version"], version + 1);
     assert_eq!(code(&change("operator", Some(&tag)).await), (412, "changed_meanwhile".into()));
-    let now = house.send_get(&place, &root).await.json();
+    let now = server.send_get(&place, &root).await.json();
     assert_eq!(now["grants"], json!([{"permission": "viewer"}]), "nobody's word is lost");
 }
 
 #[tokio::test]
 async fn disabling_requires_current_version() {
-    let house = TestServer::new().await;
-    let root = house.root().await;
-    let place = format!("/api/v1/people/{}", house.ada);
+    let server = TestServer::new().await;
+    let root = server.root().await;
+    let place = format!("/api/v1/people/{}", server.ada);
     let decide = async |what: &str, on: Option<&str>| {
         let mut headers = vec![("cookie", root.as_str()), ("x-gantry", "1")];
         headers.extend(on.map(|tag| ("if-match", tag)));
-        house.bare(Method::POST, &format!("{place}/{what}"), &headers, json!({})).await
+        server.bare(Method::POST, &format!("{place}/{what}"), &headers, json!({})).await
     };
-    let tag = async || house.send_get(&place, &root).await.header(header::ETAG).to_owned();
+    let tag = async || server.send_get(&place, &root).await.header(header::ETAG).to_owned();
     let seen = tag().await;
     assert_eq!(decide("link", Some(&seen)).await.status, StatusCode::CREATED);
     assert_eq!(
@@ -158,7 +161,7 @@ async fn disabling_requires_current_version() {
             "{what}"
         );
     }
-    assert_eq!(house.send_get(&place, &root).await.json()["disabled"], true, "nothing was done");
+    assert_eq!(server.send_get(&place, &root).await.json()["disabled"], true, "nothing was done");
     assert_eq!(decide("enable", Some(&tag().await)).await.status, StatusCode::OK);
     assert_eq!(
         decide("disable", None).await.status,
@@ -169,13 +172,13 @@ async fn disabling_requires_current_version() {
 
 #[tokio::test]
 async fn rate_limit_applies_per_token() {
-    let house = TestServer::new().await;
-    let root = house.root().await;
+    let server = TestServer::new().await;
+    let root = server.root().await;
     let (one, other) =
-        (house.token(&root, &["viewer"]).await, house.token(&root, &["viewer"]).await);
+        (server.token(&root, &["viewer"]).await, server.token(&root, &["viewer"]).await);
     let ask = async |token: &str| {
         let bearer = format!("Bearer {token}");
-        house.bare(Method::GET, "/events?after=x", &[("authorization", &bearer)], json!({})).await
+        server.bare(Method::GET, "/events?after=x", &[("authorization", &bearer)], json!({})).await
     };
     for _ in 0..600 {
         assert_eq!(ask(&one).await.status, StatusCode::BAD_REQUEST);
@@ -189,14 +192,14 @@ async fn rate_limit_applies_per_token() {
 
 #[tokio::test]
 async fn first_link_requires_setting_a_password() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let root = house.root().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let root = server.root().await;
     let wish = json!({"name": "dee", "grants": [{"permission": "viewer"}]});
-    let made = house.tell("/api/v1/people", &root, wish.clone()).await.json();
-    assert_eq!(code(&house.tell("/api/v1/people", &root, wish).await), (409, "name_taken".into()));
+    let made = server.tell("/api/v1/people", &root, wish.clone()).await.json();
+    assert_eq!(code(&server.tell("/api/v1/people", &root, wish).await), (409, "name_taken".into()));
     let link = made["link"]["link"].as_str().expect("a link");
-    let answer = house
+    let answer = server
         .form(
             "/sign-in",
             "",
@@ -205,7 +208,7 @@ async fn first_link_requires_setting_a_password() {
         .await;
     assert_eq!(answer.header(header::LOCATION), "/settings/account?set=1");
     let dee = answer.cookie().split(';').next().expect("a pair").to_owned();
-    let page = house.visit("/settings/account?set=1", &dee).await;
+    let page = server.visit("/settings/account?set=1", &dee).await;
     assert!(
         page.status.is_success() && page.text().contains("Set a password first"),
         "{}",
@@ -214,7 +217,7 @@ async fn first_link_requires_setting_a_password() {
     // The session may do nothing else.
     for path in ["/api/v1/nodes", "/api/v1/me/sessions", "/events?after=1"] {
         assert_eq!(
-            code(&house.send_get(path, &dee).await),
+            code(&server.send_get(path, &dee).await),
             (403, "password_needed".into()),
             "{path}"
         );
@@ -224,19 +227,20 @@ async fn first_link_requires_setting_a_password() {
         ["/call/nodes", "/call/passkey-options", "/api/v1/me/passkeys/options", "/api/v1/me/totp"]
     {
         assert_eq!(
-            code(&house.tell(path, &dee, json!({})).await),
+            code(&server.tell(path, &dee, json!({})).await),
             (403, "password_needed".into()),
             "{path}"
         );
     }
-    let away = house.visit("/nodes", &dee).await;
+    let away = server.visit("/nodes", &dee).await;
     assert_eq!(
         (away.status, away.header(header::LOCATION)),
         (StatusCode::SEE_OTHER, "/settings/account?set=1")
     );
     // As a form without scripts sends it.
-    let set =
-        house.form("/call/set-password", &dee, "new=vague+otter+lamp&again=vague+otter+lamp").await;
+    let set = server
+        .form("/call/set-password", &dee, "new=vague+otter+lamp&again=vague+otter+lamp")
+        .await;
     assert!(
         set.status.is_success() || set.status.is_redirection(),
         "{} {}",
@@ -246,25 +250,25 @@ async fn first_link_requires_setting_a_password() {
     let rotated = set.cookie().split(';').next().expect("a pair").to_owned();
     assert!(rotated.starts_with("gantry_session=") && rotated != dee);
     assert_eq!(
-        house.send_get("/api/v1/people/me", &dee).await.status,
+        server.send_get("/api/v1/people/me", &dee).await.status,
         StatusCode::UNAUTHORIZED,
         "the one before"
     );
-    let me = house.send_get("/api/v1/people/me", &rotated).await.json();
+    let me = server.send_get("/api/v1/people/me", &rotated).await.json();
     assert_eq!(
         (&me["requires_old_password"], &me["notices"][0]["by"]),
         (&json!(true), &json!("root"))
     );
-    let page = house.visit("/settings/account", &rotated).await;
+    let page = server.visit("/settings/account", &rotated).await;
     assert!(page.text().contains("A password was set with a sign-in link that"), "{}", page.text());
     let headers = [("cookie", rotated.as_str()), ("x-gantry", "1")];
-    let dismissed = house.bare(Method::DELETE, "/api/v1/me/notices", &headers, json!({})).await;
+    let dismissed = server.bare(Method::DELETE, "/api/v1/me/notices", &headers, json!({})).await;
     assert_eq!(dismissed.status, StatusCode::OK);
-    assert_eq!(house.send_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
+    assert_eq!(server.send_get("/api/v1/people/me", &rotated).await.json()["notices"], json!([]));
 
-    let wrong = house.form("/sign-in", "", "name=dee&password=nonsense&next=/runs").await;
+    let wrong = server.form("/sign-in", "", "name=dee&password=nonsense&next=/runs").await;
     assert_eq!(wrong.header(header::LOCATION), "/sign-in?next=%2Fruns&problem=wrong");
-    let nobody = house.form("/sign-in", "", "name=nobody&password=nonsense&next=/runs").await;
+    let nobody = server.form("/sign-in", "", "name=nobody&password=nonsense&next=/runs").await;
     assert_eq!(nobody.header(header::LOCATION), wrong.header(header::LOCATION));
     // The entered name is kept for the next attempt, whether or not it exists. The password is not.
     for (answer, name) in [(&wrong, "dee"), (&nobody, "nobody")] {
@@ -277,21 +281,21 @@ async fn first_link_requires_setting_a_password() {
             "{cookie}"
         );
     }
-    let astray = house.form("/sign-in", "", "name=Vague+otter+lamp&password=dee").await;
+    let astray = server.form("/sign-in", "", "name=Vague+otter+lamp&password=dee").await;
     assert!(
         astray.headers.get(header::SET_COOKIE).is_none(),
         "a password in the wrong field is not kept"
     );
     let begun =
-        house.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
+        server.form("/sign-in", &rotated, "name=dee&password=vague+otter+lamp&next=/runs").await;
     assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/runs"));
     assert_eq!(
-        house.send_get("/api/v1/people/me", &rotated).await.status,
+        server.send_get("/api/v1/people/me", &rotated).await.status,
         StatusCode::UNAUTHORIZED,
         "ended by it"
     );
     let dee = begun.cookie().split(';').next().expect("a pair").to_owned();
-    let sessions = house.send_get("/api/v1/me/sessions", &dee).await.json();
+    let sessions = server.send_get("/api/v1/me/sessions", &dee).await.json();
     assert_eq!(
         (sessions["sessions"].as_array().map(Vec::len), &sessions["next"]),
         (Some(1), &Value::Null)
@@ -300,16 +304,16 @@ async fn first_link_requires_setting_a_password() {
 
 #[tokio::test]
 async fn second_admin_confirms_access_over_rest_and_page() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let (root, second) = (house.root().await, house.person("second", [Permission::Admin]).await);
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let (root, second) = (server.root().await, server.person("second", [Permission::Admin]).await);
     let wish = json!({"name": "dee", "grants": [{"permission": "reviewer"}]});
-    let id = house.tell("/api/v1/people", &root, wish).await.json()["id"]
+    let id = server.tell("/api/v1/people", &root, wish).await.json()["id"]
         .as_str()
         .expect("an id")
         .to_owned();
     let place = format!("/api/v1/people/{id}");
-    let seen = house.send_get(&place, &root).await.json();
+    let seen = server.send_get(&place, &root).await.json();
     assert_eq!(seen["approvals_limited"][0]["admin"], "root", "{seen}");
     assert!(
         seen["approvals_limited"][0]["until"].is_i64()
@@ -318,24 +322,24 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     let kinds: Vec<&Value> =
         seen["access_changes"].as_array().expect("a list").iter().map(|one| &one["kind"]).collect();
     assert_eq!(kinds, ["link", "granted", "created"]);
-    let page = house.visit(&format!("/settings/people/{id}"), &second).await;
+    let page = server.visit(&format!("/settings/people/{id}"), &second).await;
     assert!(page.text().contains("Confirm access"), "{}", page.text());
     let confirm = format!("{place}/confirm");
     assert_eq!(
-        code(&house.tell(&confirm, &root, json!({})).await),
+        code(&server.tell(&confirm, &root, json!({})).await),
         (403, "may_not_confirm".into())
     );
-    let bearer = format!("Bearer {}", house.token(&second, &["admin"]).await);
+    let bearer = format!("Bearer {}", server.token(&second, &["admin"]).await);
     let by_token =
-        house.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
+        server.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
     assert_eq!(code(&by_token), (403, "in_person".into()));
-    let by_page = house.form("/call/confirm-person", &second, &format!("person={id}")).await;
+    let by_page = server.form("/call/confirm-person", &second, &format!("person={id}")).await;
     assert!(
         by_page.status.is_redirection() && !by_page.header(header::LOCATION).contains("__err"),
         "{}",
         by_page.text()
     );
-    let seen = house.tell(&confirm, &second, json!({})).await.json();
+    let seen = server.tell(&confirm, &second, json!({})).await.json();
     assert_eq!(
         (&seen["approvals_limited"], &seen["access_changes"][0]["confirmed_by"]),
         (&json!([]), &json!("second"))
@@ -344,43 +348,44 @@ async fn second_admin_confirms_access_over_rest_and_page() {
 
 #[tokio::test]
 async fn people_list_is_filtered_and_paged() {
-    let house = TestServer::new().await;
-    let root = house.root().await;
+    let server = TestServer::new().await;
+    let root = server.root().await;
     for n in 0..60 {
         let new = NewPerson::human(format!("p{n:02}"), [Permission::Viewer]);
-        house.people.create_person(None, &new).await.expect("a person");
+        server.people.create_person(None, &new).await.expect("a person");
     }
-    let first = house.send_get("/api/v1/people?filter=p", &root).await.json();
+    let first = server.send_get("/api/v1/people?filter=p", &root).await.json();
     assert_eq!(
         (first["people"].as_array().map(Vec::len), &first["next"]),
         (Some(50), &json!("p49"))
     );
-    let rest = house.send_get("/api/v1/people?filter=p&after=p49", &root).await.json();
+    let rest = server.send_get("/api/v1/people?filter=p&after=p49", &root).await.json();
     assert_eq!((rest["people"].as_array().map(Vec::len), &rest["next"]), (Some(10), &Value::Null));
     assert_eq!(
-        house.send_get("/api/v1/people?kind=service", &root).await.json()["people"],
+        server.send_get("/api/v1/people?kind=service", &root).await.json()["people"],
         json!([])
     );
     assert_eq!(
-        house.send_get("/api/v1/people?kind=robot", &root).await.status,
+        server.send_get("/api/v1/people?kind=robot", &root).await.status,
         StatusCode::BAD_REQUEST
     );
-    let page = house.visit("/settings/people?filter=p0", &root).await;
+    let page = server.visit("/settings/people?filter=p0", &root).await;
     assert!(page.text().contains("p09") && !page.text().contains("p10"), "{}", page.text());
 }
 
 #[tokio::test]
 async fn rejected_form_keeps_input_except_password() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let root = house.root().await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let root = server.root().await;
     let send = async |path: &str, from: &str, form: &str| {
         let request =
-            house.post(path).header(header::COOKIE, &root).header(header::ACCEPT, "text/html");
+            server.post(path).header(header::COOKIE, &root).header(header::ACCEPT, "text/html");
         let request = request.header(header::REFERER, format!("http://127.0.0.1{from}"));
         let request = request.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let request = request.header(header::CONTENT_LENGTH, form.len());
-        let answer = house.ask(request.body(Body::from(form.to_owned())).expect("a request")).await;
+        let answer =
+            server.ask(request.body(Body::from(form.to_owned())).expect("a request")).await;
         answer.header(header::LOCATION).to_owned()
     };
     let token =

@@ -6,27 +6,27 @@ use super::*;
 
 #[tokio::test]
 async fn node_proposal_is_opened_and_listed() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let node =
-        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let path = format!("/api/v1/nodes/{}/proposals", node.as_str().expect("an id"));
-    assert_eq!(house.tell(&path, &bo, json!({})).await.problem()["code"], "forbidden");
-    let opened = house.tell(&path, &ada, json!({})).await;
+    assert_eq!(server.tell(&path, &bo, json!({})).await.problem()["code"], "forbidden");
+    let opened = server.tell(&path, &ada, json!({})).await;
     assert_eq!(opened.status, StatusCode::CREATED);
     let id = opened.json()["proposal"].as_i64().expect("an id");
-    house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json();
+    server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json();
 
     let system =
-        house.send_get("/api/v1/deployments/system/board", &ada).await.json()["id"].clone();
-    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+        server.send_get("/api/v1/deployments/system/board", &ada).await.json()["id"].clone();
+    let web = server.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let edits = |deployment| json!({"version": 0, "edits": [{"edit": "bind", "deployment": deployment, "node": node, "role": "app"}]});
-    let refused = house.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(web)).await;
+    let refused = server.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(web)).await;
     assert_eq!(refused.problem()["code"], "edit_refused", "that would take it to web");
-    house.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(system)).await.json();
+    server.tell(&format!("/api/v1/proposals/{id}/edits"), &ada, edits(system)).await.json();
 
-    let list = house.send_get("/api/v1/proposals", &bo).await.json();
+    let list = server.send_get("/api/v1/proposals", &bo).await.json();
     let scopes: Vec<(&Value, &Value)> = list["proposals"]
         .as_array()
         .expect("a list")
@@ -37,12 +37,12 @@ async fn node_proposal_is_opened_and_listed() {
         scopes,
         [(&json!("web"), &Value::Null), (&json!("system"), &json!("n1.house.example.com"))]
     );
-    let shown = house.send_get(&format!("/api/v1/proposals/{id}"), &bo).await.json();
+    let shown = server.send_get(&format!("/api/v1/proposals/{id}"), &bo).await.json();
     assert_eq!(
         (&shown["scope"]["node"]["id"], &shown["added"], &shown["version"]),
         (&node, &json!(1), &json!(1))
     );
-    let submitted = house
+    let submitted = server
         .tell(
             &format!("/api/v1/proposals/{id}/submit"),
             &ada,
@@ -50,13 +50,13 @@ async fn node_proposal_is_opened_and_listed() {
         )
         .await;
     let review = format!("/api/v1/reviews/{}", submitted.json()["review"]);
-    assert_eq!(house.send_get(&review, &bo).await.json()["node"], "n1.house.example.com");
+    assert_eq!(server.send_get(&review, &bo).await.json()["node"], "n1.house.example.com");
     assert_eq!(
-        house.send_get("/api/v1/reviews", &bo).await.json()["reviews"][0]["node"],
+        server.send_get("/api/v1/reviews", &bo).await.json()["reviews"][0]["node"],
         "n1.house.example.com"
     );
     let found = async |query: &str| {
-        let page = house.send_get(&format!("/api/v1/{query}"), &bo).await.json();
+        let page = server.send_get(&format!("/api/v1/{query}"), &bo).await.json();
         let list = page.get("reviews").or(page.get("proposals")).expect("a list");
         (list.as_array().expect("a list").len(), page["next"].clone())
     };
@@ -69,35 +69,35 @@ async fn node_proposal_is_opened_and_listed() {
     assert_eq!(found("proposals?mine=true").await, none);
     for wrong in ["reviews?whose=nobody", "reviews?of=web", "proposals?before=x"] {
         assert_eq!(
-            house.send_get(&format!("/api/v1/{wrong}"), &bo).await.status,
+            server.send_get(&format!("/api/v1/{wrong}"), &bo).await.status,
             StatusCode::BAD_REQUEST,
             "{wrong}"
         );
     }
     let unknown = format!("/api/v1/nodes/{}/proposals", uuid::Uuid::nil());
-    assert_eq!(house.tell(&unknown, &ada, json!({})).await.status, StatusCode::NOT_FOUND);
+    assert_eq!(server.tell(&unknown, &ada, json!({})).await.status, StatusCode::NOT_FOUND);
 }
 
 #[tokio::test]
 async fn overriding_edits_are_reported() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let cy = house
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let cy = server
         .people
         .create_person(None, &NewPerson::human("cy", [Permission::Operator]))
         .await
         .expect("a person");
-    let (ada, cy) = (house.cookie().await, house.cookie_for(cy).await);
-    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let (ada, cy) = (server.cookie().await, server.cookie_for(cy).await);
+    let web = server.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let id =
-        house.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
+        server.tell("/api/v1/deployments/web/proposals", &ada, json!({})).await.json()["proposal"]
             .clone();
     let path = format!("/api/v1/proposals/{id}/edits");
     for (who, version, port) in [(&ada, 0, 1), (&cy, 1, 2)] {
         let edit = json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": {"port": port}});
-        house.tell(&path, who, json!({"version": version, "edits": [edit]})).await.json();
+        server.tell(&path, who, json!({"version": version, "edits": [edit]})).await.json();
     }
-    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
+    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let clash = json!({
         "earlier": 1, "earlier_by": "ada", "later": 2, "later_by": "cy", "about": "/port of app",
         "over": {"over": "role_value", "deployment": web, "role": "app", "path": "/port"},
@@ -107,10 +107,10 @@ async fn overriding_edits_are_reported() {
 
 #[tokio::test]
 async fn priority_is_set_and_shown_on_board() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let board = async || house.send_get("/api/v1/deployments/web/board", &bo).await.json();
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let board = async || server.send_get("/api/v1/deployments/web/board", &bo).await.json();
     let web = board().await;
     assert_eq!(web["priority"], 0);
     let form = |priority: &str| {
@@ -120,7 +120,7 @@ async fn priority_is_set_and_shown_on_board() {
         )
     };
     let by_page = async |who: &str, priority: &str| {
-        house.post_form("/call/prioritise", who, &form(priority)).await
+        server.post_form("/call/prioritise", who, &form(priority)).await
     };
     assert_eq!(
         by_page(&bo, "5").await.status,
@@ -132,7 +132,7 @@ async fn priority_is_set_and_shown_on_board() {
     }
     for wrong in [json!(101), json!(999_999_999_999_i64), json!(1.5)] {
         let wish = json!({"priority": wrong, "reason": "because"});
-        let refused = house.tell("/api/v1/deployments/web/priority", &ada, wish).await.problem();
+        let refused = server.tell("/api/v1/deployments/web/priority", &ada, wish).await.problem();
         let detail = refused["detail"].as_str().expect("a text");
         assert!(
             refused["status"] == 400 && detail.contains("from -100 to 100"),
@@ -145,17 +145,17 @@ async fn priority_is_set_and_shown_on_board() {
     assert_eq!(board().await["priority"], -5);
     let by_rest = json!({"priority": 7, "reason": "the shop opens at nine"});
     assert_eq!(
-        house.tell("/api/v1/deployments/web/priority", &ada, by_rest.clone()).await.json(),
+        server.tell("/api/v1/deployments/web/priority", &ada, by_rest.clone()).await.json(),
         json!({})
     );
     assert_eq!(board().await["priority"], 7);
     assert_eq!(
-        house.tell("/api/v1/deployments/web/priority", &ada, by_rest).await.problem()["code"],
+        server.tell("/api/v1/deployments/web/priority", &ada, by_rest).await.problem()["code"],
         "state"
     );
     let sql = "SELECT body FROM event WHERE kind = 'priority' ORDER BY id";
     let told: Vec<Value> =
-        sqlx::query_scalar(sql).fetch_all(house.db.owner()).await.expect("events");
+        sqlx::query_scalar(sql).fetch_all(server.db.owner()).await.expect("events");
     let id = &web["id"];
     let wanted = [-5, 7].map(|priority| json!({"deployment": id, "priority": priority}));
     assert_eq!(told, wanted, "whoever looks at the board hears of it");
@@ -163,18 +163,18 @@ async fn priority_is_set_and_shown_on_board() {
 
 #[tokio::test]
 async fn hold_is_set_and_released_with_reason() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let path = "/api/v1/deployments/web/hold";
     let held = json!({"on_hold": true, "reason": "the switch is replaced"});
     assert_eq!(
-        house.tell(path, &bo, held.clone()).await.problem()["code"],
+        server.tell(path, &bo, held.clone()).await.problem()["code"],
         "forbidden",
         "a reviewer does not operate"
     );
-    assert_eq!(house.tell(path, "", held.clone()).await.status, StatusCode::UNAUTHORIZED);
-    let nowhere = house.tell("/api/v1/deployments/wob/hold", &ada, held.clone()).await;
+    assert_eq!(server.tell(path, "", held.clone()).await.status, StatusCode::UNAUTHORIZED);
+    let nowhere = server.tell("/api/v1/deployments/wob/hold", &ada, held.clone()).await;
     assert_eq!(nowhere.problem()["code"], "not_found");
     for wrong in [
         json!({"on_hold": true}),
@@ -182,15 +182,15 @@ async fn hold_is_set_and_released_with_reason() {
         json!({"on_hold": true, "reason": " "}),
     ] {
         assert_eq!(
-            house.tell(path, &ada, wrong.clone()).await.status,
+            server.tell(path, &ada, wrong.clone()).await.status,
             StatusCode::BAD_REQUEST,
             "{wrong}"
         );
     }
-    let board = |name: &'static str| house.send_get(name, &ada);
+    let board = |name: &'static str| server.send_get(name, &ada);
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
 
-    assert_eq!(house.tell(path, &ada, held).await.json(), json!({}));
+    assert_eq!(server.tell(path, &ada, held).await.json(), json!({}));
     let web = board("/api/v1/deployments/web/board").await.json();
     assert_eq!(
         web["hold"],
@@ -201,10 +201,10 @@ async fn hold_is_set_and_released_with_reason() {
         Value::Null,
         "a sibling goes on"
     );
-    house.tell(path, &ada, json!({"on_hold": false, "reason": "it is there"})).await.json();
+    server.tell(path, &ada, json!({"on_hold": false, "reason": "it is there"})).await.json();
     assert_eq!(board("/api/v1/deployments/web/board").await.json()["hold"], Value::Null);
     let sql =
         "SELECT count(*) FROM audit WHERE action LIKE 'deployment.%' AND source = 'application'";
-    let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.db.owner()).await.expect("a count");
+    let audited: i64 = sqlx::query_scalar(sql).fetch_one(server.db.owner()).await.expect("a count");
     assert_eq!(audited, 2);
 }

@@ -78,10 +78,10 @@ impl TestServer {
 #[tokio::test]
 async fn session_without_factor_reaches_few_paths() {
     // Passkeys need a host name.
-    let house = TestServer::at("http://localhost:7780", "localhost:7780", |_| {}).await;
-    house.dee().await;
-    let secret = house.set_up(&house.by_password().await).await;
-    let dee = house.by_password().await;
+    let server = TestServer::at("http://localhost:7780", "localhost:7780", |_| {}).await;
+    server.dee().await;
+    let secret = server.set_up(&server.by_password().await).await;
+    let dee = server.by_password().await;
     for path in [
         "/api/v1/nodes",
         "/api/v1/people/me",
@@ -90,41 +90,41 @@ async fn session_without_factor_reaches_few_paths() {
         "/graph/x/graph.svg",
     ] {
         assert_eq!(
-            code_of(&house.send_get(path, &dee).await),
+            code_of(&server.send_get(path, &dee).await),
             (403, "second_factor_needed".into()),
             "{path}"
         );
     }
     for call in ["/call/nodes", "/call/account", "/call/frame"] {
-        let answer = house.ask(house.post_json(call, &dee, "{}")).await;
+        let answer = server.ask(server.post_json(call, &dee, "{}")).await;
         assert_eq!(code_of(&answer), (403, "second_factor_needed".into()), "{call}");
     }
-    let away = house.visit("/runs?state=failed", &dee).await;
+    let away = server.visit("/runs?state=failed", &dee).await;
     assert_eq!(away.header(header::LOCATION), "/second-factor?next=%2Fruns%3Fstate%3Dfailed");
-    let page = house.visit("/second-factor?next=%2Fruns", &dee).await;
+    let page = server.visit("/second-factor?next=%2Fruns", &dee).await;
     assert_eq!(page.status, StatusCode::OK);
     assert!(
         page.text().contains("one-time-code") && !page.text().contains(&secret),
         "{}",
         page.text()
     );
-    let state = house.send_get("/api/v1/me/second-factor", &dee).await.json();
+    let state = server.send_get("/api/v1/me/second-factor", &dee).await.json();
     assert_eq!(state, json!({ "totp": true, "passkeys": 0, "demanded": false, "needed": true }));
-    let set_up = house.send_json_as(Method::POST, "/api/v1/me/totp", &dee, json!({})).await;
+    let set_up = server.send_json_as(Method::POST, "/api/v1/me/totp", &dee, json!({})).await;
     assert_eq!(
         code_of(&set_up),
         (403, "second_factor_needed".into()),
         "a stolen password enrols nothing"
     );
     let options =
-        house.send_json_as(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
+        server.send_json_as(Method::POST, "/api/v1/me/passkeys/options", &dee, json!({})).await;
     assert_eq!(code_of(&options), (403, "second_factor_needed".into()));
-    let options = house.ask(house.post_json("/call/passkey-options", &dee, "{}")).await;
+    let options = server.ask(server.post_json("/call/passkey-options", &dee, "{}")).await;
     assert_eq!(options.status, StatusCode::FORBIDDEN);
     assert!(options.text().contains("second_factor_needed"), "{}", options.text());
 
     let present = async |body: Value| {
-        house.send_json_as(Method::POST, "/api/v1/me/second-factor", &dee, body).await
+        server.send_json_as(Method::POST, "/api/v1/me/second-factor", &dee, body).await
     };
     assert_eq!(code_of(&present(json!({})).await), (400, "invalid".into()));
     let number = present(json!({ "code": 987654 })).await;
@@ -137,18 +137,18 @@ async fn session_without_factor_reaches_few_paths() {
     let now = code(&secret, 0);
     assert_eq!(present(json!({ "code": now })).await.status, StatusCode::OK);
     assert_eq!(code_of(&present(json!({ "code": now })).await), (403, "code_used".into()));
-    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
-    let me = house.send_get("/api/v1/people/me", &dee).await.json();
+    assert_eq!(server.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    let me = server.send_get("/api/v1/people/me", &dee).await.json();
     assert_eq!(me["second_factor"]["totp"], true);
 }
 
 #[tokio::test]
 async fn token_needs_no_second_factor() {
-    let house = TestServer::new().await;
-    house.dee().await;
-    let dee = house.by_password().await;
-    house.set_up(&dee).await;
-    let made = house
+    let server = TestServer::new().await;
+    server.dee().await;
+    let dee = server.by_password().await;
+    server.set_up(&dee).await;
+    let made = server
         .send_json_as(
             Method::POST,
             "/api/v1/tokens",
@@ -158,11 +158,11 @@ async fn token_needs_no_second_factor() {
         .await;
     let bearer = format!("Bearer {}", made.json()["token"].as_str().expect("a token"));
     let ask = async |method: Method, path: &str| {
-        let request = Request::builder().method(method).uri(path).header(header::HOST, house.host);
+        let request = Request::builder().method(method).uri(path).header(header::HOST, server.host);
         let request = request
             .header(header::AUTHORIZATION, &bearer)
             .header(header::CONTENT_TYPE, "application/json");
-        house.ask(request.body(Body::from(r#"{"code": "123456"}"#)).expect("a request")).await
+        server.ask(request.body(Body::from(r#"{"code": "123456"}"#)).expect("a request")).await
     };
     assert_eq!(ask(Method::GET, "/api/v1/nodes").await.status, StatusCode::OK);
     assert_eq!(
@@ -173,14 +173,14 @@ async fn token_needs_no_second_factor() {
 
 #[tokio::test]
 async fn form_sets_up_presents_and_removes_without_scripts() {
-    let house = TestServer::new().await;
-    house.dee().await;
-    let dee = house.by_password().await;
-    let post = async |cookie: &str, form: &str| house.posted("/second-factor", cookie, form).await;
+    let server = TestServer::new().await;
+    server.dee().await;
+    let dee = server.by_password().await;
+    let post = async |cookie: &str, form: &str| server.posted("/second-factor", cookie, form).await;
     let begun = post(&dee, "act=start&next=/settings/account").await;
     let here = "/second-factor?next=%2Fsettings%2Faccount";
     assert_eq!((begun.status, begun.header(header::LOCATION)), (StatusCode::SEE_OTHER, here));
-    let page = house.visit(here, &dee).await;
+    let page = server.visit(here, &dee).await;
     let secret = page
         .text()
         .split("secret=")
@@ -189,9 +189,9 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
         .expect("a secret")
         .to_owned();
     assert!(page.text().contains(&secret[..4]) && page.text().contains("value=\"confirm\""));
-    let other = house.by_password().await;
+    let other = server.by_password().await;
     assert!(
-        !house.visit(here, &other).await.text().contains(&secret),
+        !server.visit(here, &other).await.text().contains(&secret),
         "another session does not see it"
     );
     let wrong = post(&dee, "act=confirm&code=12345&next=/settings/account").await;
@@ -199,14 +199,14 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
     let confirmed =
         post(&dee, &format!("act=confirm&code={}&next=/settings/account", code(&secret, -1))).await;
     assert_eq!(confirmed.header(header::LOCATION), "/settings/account");
-    let account = house.visit("/settings/account", &dee).await;
+    let account = server.visit("/settings/account", &dee).await;
     assert!(account.text().contains("Remove the authenticator app"), "{}", account.text());
 
-    let dee = house.by_password().await;
+    let dee = server.by_password().await;
     let used = post(&dee, &format!("act=present&code={}&next=/runs", code(&secret, -1))).await;
     assert_eq!(used.header(header::LOCATION), "/second-factor?next=%2Fruns&problem=used");
     assert!(
-        house
+        server
             .visit("/second-factor?problem=used", &dee)
             .await
             .text()
@@ -220,29 +220,29 @@ async fn form_sets_up_presents_and_removes_without_scripts() {
     let removed = post(&dee, "act=remove&next=/settings/account").await;
     assert_eq!(removed.header(header::LOCATION), "/settings/account");
     assert_eq!(
-        house.send_get("/api/v1/nodes", &house.by_password().await).await.status,
+        server.send_get("/api/v1/nodes", &server.by_password().await).await.status,
         StatusCode::OK
     );
 }
 
 #[tokio::test]
 async fn passkey_is_a_second_factor() {
-    let house = TestServer::at("http://localhost:7780", "localhost:7780", |_| {}).await;
-    let dee = house.dee().await;
+    let server = TestServer::at("http://localhost:7780", "localhost:7780", |_| {}).await;
+    let dee = server.dee().await;
     let (session, key, origin) =
-        (house.by_password().await, Authenticator::new(), "http://localhost:7780");
+        (server.by_password().await, Authenticator::new(), "http://localhost:7780");
     let post = async |path: &str, cookie: &str, body: Value| {
-        house.send_json_as(Method::POST, path, cookie, body).await
+        server.send_json_as(Method::POST, path, cookie, body).await
     };
     let options = post("/api/v1/me/passkeys/options", &session, json!({})).await.json();
     let wish = json!({ "name": "key", "answer": key.create(origin, &options["options"]) });
     assert_eq!(post("/api/v1/me/passkeys", &session, wish).await.status, StatusCode::CREATED);
     assert_eq!(
-        house.send_get("/api/v1/nodes", &session).await.status,
+        server.send_get("/api/v1/nodes", &session).await.status,
         StatusCode::OK,
         "it was presented by that"
     );
-    let session = house.by_password().await;
+    let session = server.by_password().await;
     let options = post("/api/v1/me/second-factor/options", &session, json!({})).await.json();
     let answer = json!({ "answer": key.get(origin, &options["options"]) });
     let presented = post("/api/v1/me/second-factor", &session, answer.clone()).await;
@@ -254,9 +254,9 @@ async fn passkey_is_a_second_factor() {
 
     // An admin resets the factor.
     let admin = NewPerson::human("root", [Permission::Admin]);
-    let admin = house.people.create_person(None, &admin).await.expect("a person");
-    let root = house.cookie_for(admin).await;
-    let reset = house
+    let admin = server.people.create_person(None, &admin).await.expect("a person");
+    let root = server.cookie_for(admin).await;
+    let reset = server
         .send_json_as(
             Method::DELETE,
             &format!("/api/v1/people/{dee}/second-factor"),
@@ -265,9 +265,9 @@ async fn passkey_is_a_second_factor() {
         )
         .await;
     assert_eq!(reset.status, StatusCode::OK, "{}", reset.text());
-    assert_eq!(house.send_get("/api/v1/nodes", &session).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get("/api/v1/nodes", &session).await.status, StatusCode::UNAUTHORIZED);
     assert_eq!(
-        house.send_get("/api/v1/nodes", &house.by_password().await).await.status,
+        server.send_get("/api/v1/nodes", &server.by_password().await).await.status,
         StatusCode::OK
     );
 }
@@ -275,39 +275,39 @@ async fn passkey_is_a_second_factor() {
 #[tokio::test]
 async fn policy_sends_everyone_to_set_one_up() {
     let origin = "http://localhost:7780";
-    let house = TestServer::at(origin, "localhost:7780", |_| {}).await;
-    house.dee().await;
-    let dee = house.by_password().await;
-    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    let server = TestServer::at(origin, "localhost:7780", |_| {}).await;
+    server.dee().await;
+    let dee = server.by_password().await;
+    assert_eq!(server.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
     let sql = "UPDATE object o SET body = convert_to((convert_from(o.body, 'UTF8')::jsonb || '{\"second_factor\": true}')::text, 'UTF8')
                FROM policy p, head h WHERE p.number = h.policy_number AND o.hash = p.hash";
     let sql = format!(
         "ALTER TABLE object DISABLE TRIGGER USER; ALTER TABLE object DROP CONSTRAINT IF EXISTS object_hash_is_of_body; {sql}"
     );
     sqlx::raw_sql(sqlx::AssertSqlSafe(sql))
-        .execute(house.db.owner())
+        .execute(server.db.owner())
         .await
         .expect("another policy");
     assert_eq!(
-        code_of(&house.send_get("/api/v1/nodes", &dee).await),
+        code_of(&server.send_get("/api/v1/nodes", &dee).await),
         (403, "second_factor_needed".into())
     );
-    let page = house.visit("/second-factor", &dee).await;
+    let page = server.visit("/second-factor", &dee).await;
     assert!(
         page.text().contains("The policy requires a second factor"),
         "{} {}",
         page.status,
         page.text()
     );
-    house.set_up(&dee).await;
-    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    server.set_up(&dee).await;
+    assert_eq!(server.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 
     // The page offers a passkey too.
-    sqlx::query("DELETE FROM totp").execute(house.db.owner()).await.expect("no app");
-    let dee = house.by_password().await;
-    assert!(house.visit("/second-factor", &dee).await.text().contains("Register a passkey"));
+    sqlx::query("DELETE FROM totp").execute(server.db.owner()).await.expect("no app");
+    let dee = server.by_password().await;
+    assert!(server.visit("/second-factor", &dee).await.text().contains("Register a passkey"));
     let call = async |name: &str, body: Value| {
-        house.ask(house.post_json(name, &dee, body.to_string())).await
+        server.ask(server.post_json(name, &dee, body.to_string())).await
     };
     let asked = call("/call/passkey-options", json!({})).await;
     assert_eq!(asked.status, StatusCode::OK, "{}", asked.text());
@@ -315,5 +315,5 @@ async fn policy_sends_everyone_to_set_one_up() {
     let made =
         call("/call/register-passkey", json!({"wish": {"name": "key", "answer": answer}})).await;
     assert_eq!(made.status, StatusCode::OK, "{}", made.text());
-    assert_eq!(house.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
+    assert_eq!(server.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 }

@@ -167,12 +167,12 @@ impl World {
             "application/x-www-form-urlencoded"
         };
         let mut request =
-            self.house.post(&format!("/call/{name}")).header(header::CONTENT_TYPE, kind);
+            self.server.post(&format!("/call/{name}")).header(header::CONTENT_TYPE, kind);
         request = request.header(header::ACCEPT, "application/json");
         if let Some((name, value)) = self.everybody.get(&who) {
             request = request.header(*name, value);
         }
-        self.house.ask(request.body(Body::from(sent)).expect("a request")).await
+        self.server.ask(request.body(Body::from(sent)).expect("a request")).await
     }
 }
 
@@ -205,7 +205,7 @@ fn every_server_function_is_in_the_matrix() {
 #[tokio::test]
 async fn clients_call_only_permitted_server_functions() {
     let world = World::new().await;
-    let before = world.house.state().await;
+    let before = world.server.state().await;
     let all = || READ_CALLS.iter().chain(WRITE_CALLS);
     for row in all() {
         for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
@@ -219,7 +219,7 @@ async fn clients_call_only_permitted_server_functions() {
             assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());
         }
     }
-    assert_eq!(world.house.state().await, before, "whoever is refused changes nothing");
+    assert_eq!(world.server.state().await, before, "whoever is refused changes nothing");
     for row in all().filter(|row| row.0 != "sign-out") {
         for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
             if !lets(row.1, who, place == 0) {

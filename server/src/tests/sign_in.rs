@@ -3,18 +3,18 @@
 use super::log_capture::LogCapture;
 use super::*;
 
-async fn spent(house: &TestServer) -> i64 {
+async fn spent(server: &TestServer) -> i64 {
     let sql = "SELECT count(*) FROM token WHERE used_at IS NOT NULL";
-    sqlx::query_scalar(sql).fetch_one(house.db.app()).await.expect("a count")
+    sqlx::query_scalar(sql).fetch_one(server.db.app()).await.expect("a count")
 }
 
 #[tokio::test]
 async fn opening_a_link_does_not_use_it() {
-    let house = TestServer::new().await;
-    let link = house.link().await;
+    let server = TestServer::new().await;
+    let link = server.link().await;
     for _ in 0..3 {
         // Browsers don't send the fragment.
-        let page = house.visit("/sign-in", "").await;
+        let page = server.visit("/sign-in", "").await;
         assert_eq!((page.status, page.cookie()), (StatusCode::OK, ""));
         let policy = page.header(header::CONTENT_SECURITY_POLICY);
         let nonce = policy
@@ -29,58 +29,58 @@ async fn opening_a_link_does_not_use_it() {
             .expect("the page's script");
         assert!(script.contains(&format!("nonce=\"{nonce}\"")), "{script}");
     }
-    let page = house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
+    let page = server.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
     assert!(page.text().contains("Links of this form are not accepted"), "{}", page.text());
     assert!(!page.text().contains(link.reveal()), "a token in the query goes nowhere");
-    assert_eq!(spent(&house).await, 0);
-    let answer = house.ask(house.sign_in(&link)).await;
+    assert_eq!(spent(&server).await, 0);
+    let answer = server.ask(server.sign_in(&link)).await;
     assert_eq!((answer.status, answer.header(header::LOCATION)), (StatusCode::SEE_OTHER, "/"));
     let pair = answer.cookie().split(';').next().expect("a pair").to_owned();
     assert_eq!(
-        house.send_get("/events?after=x", &pair).await.status,
+        server.send_get("/events?after=x", &pair).await.status,
         StatusCode::BAD_REQUEST,
         "signed in"
     );
 
-    let again = house.ask(house.sign_in(&link)).await;
+    let again = server.ask(server.sign_in(&link)).await;
     assert_eq!((again.status, again.cookie()), (StatusCode::UNAUTHORIZED, ""));
     assert_eq!(again.problem()["code"], "sign_in_used");
 }
 
 #[tokio::test]
 async fn rejected_sign_in_shows_the_page_again() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     let request = |next: &str| {
-        house
+        server
             .post("/sign-in")
             .header(header::ACCEPT, "text/html")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(Body::from(format!("token=wrong&next={next}")))
             .expect("a request")
     };
-    let answer = house.ask(request("/runs?state=failed")).await;
+    let answer = server.ask(request("/runs?state=failed")).await;
     assert_eq!(answer.status, StatusCode::SEE_OTHER);
     assert_eq!(
         answer.header(header::LOCATION),
         "/sign-in?next=%2Fruns%3Fstate%3Dfailed&problem=unknown"
     );
-    let elsewhere = house.ask(request("//evil.example")).await;
+    let elsewhere = server.ask(request("//evil.example")).await;
     assert_eq!(elsewhere.header(header::LOCATION), "/sign-in?problem=unknown");
-    let form = house.post("/sign-in").body(Body::from("{}")).expect("a request");
-    assert_eq!(house.ask(form).await.problem()["status"], 400);
+    let form = server.post("/sign-in").body(Body::from("{}")).expect("a request");
+    assert_eq!(server.ask(form).await.problem()["status"], 400);
 }
 
 #[tokio::test]
 async fn trailing_slash_redirects_to_page() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    let page = house.visit("/nodes/?filter=n1", &cookie).await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    let page = server.visit("/nodes/?filter=n1", &cookie).await;
     assert_eq!(
         (page.status, page.header(header::LOCATION)),
         (StatusCode::PERMANENT_REDIRECT, "/nodes?filter=n1")
     );
     assert_eq!(
-        house.send_get("/api/v1/nodes/", &cookie).await.status,
+        server.send_get("/api/v1/nodes/", &cookie).await.status,
         StatusCode::NOT_FOUND,
         "programs write what they mean"
     );
@@ -88,19 +88,19 @@ async fn trailing_slash_redirects_to_page() {
 
 #[tokio::test]
 async fn unauthenticated_clients_see_no_data() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let call = house.ask(house.post_json("/call/frame", "", "{}")).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let call = server.ask(server.post_json("/call/frame", "", "{}")).await;
     assert_eq!((call.status, call.text()), (StatusCode::OK, "null"));
     for path in ["/sign-in", "/nothing"] {
-        let page = house.visit(path, "").await;
+        let page = server.visit(path, "").await;
         assert!(!page.text().contains("cursor"), "{path}: {}", page.text());
     }
     // A client that does not accept pages gets no redirect before the page is rendered.
-    let page = house.send_get("/nodes", "").await;
+    let page = server.send_get("/nodes", "").await;
     assert!(!page.text().contains("cursor"), "{}", page.text());
-    let cookie = house.cookie().await;
-    let told = house.ask(house.post_json("/call/frame", &cookie, "{}")).await.json();
+    let cookie = server.cookie().await;
+    let told = server.ask(server.post_json("/call/frame", &cookie, "{}")).await.json();
     assert_eq!((&told["me"]["name"], told["cursor"].is_i64()), (&"ada".into(), true));
 }
 
@@ -128,17 +128,17 @@ async fn cookie_attributes_depend_on_public_address() {
 
 #[tokio::test]
 async fn missing_session_redirects_browsers_and_rejects_clients() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     for cookie in ["", "gantry_session=", "gantry_session=0000", "gantry_session=\u{1}"] {
         let Ok(cookie) = axum::http::HeaderValue::from_str(cookie) else { continue };
         let cookie = cookie.to_str().expect("text");
-        let page = house.visit("/?a=b", cookie).await;
+        let page = server.visit("/?a=b", cookie).await;
         assert_eq!(
             (page.status, page.header(header::LOCATION)),
             (StatusCode::SEE_OTHER, "/sign-in?next=%2F%3Fa%3Db")
         );
         for path in ["/api/v1/deployments", "/events", "/runs/1/log", "/graph/web/graph.svg"] {
-            let answer = house.send_get(path, cookie).await;
+            let answer = server.send_get(path, cookie).await;
             assert_eq!(
                 (answer.status, answer.problem()["code"].as_str()),
                 (StatusCode::UNAUTHORIZED, Some("signed_out"))
@@ -159,12 +159,12 @@ async fn missing_session_redirects_browsers_and_rejects_clients() {
 
 #[tokio::test]
 async fn sign_out_ends_one_or_all_sessions() {
-    let house = TestServer::new().await;
-    let (one, two) = (house.cookie().await, house.cookie().await);
+    let server = TestServer::new().await;
+    let (one, two) = (server.cookie().await, server.cookie().await);
     let out = |path: &str, cookie: &str| {
-        house.post(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")
+        server.post(path).header(header::COOKIE, cookie).body(Body::empty()).expect("a request")
     };
-    let answer = house.ask(out("/sign-out", &one)).await;
+    let answer = server.ask(out("/sign-out", &one)).await;
     assert_eq!(
         (answer.status, answer.header(header::LOCATION)),
         (StatusCode::SEE_OTHER, "/sign-in")
@@ -172,41 +172,41 @@ async fn sign_out_ends_one_or_all_sessions() {
     assert!(
         answer.cookie().starts_with("gantry_session=;") && answer.cookie().contains("Max-Age=0")
     );
-    assert_eq!(house.send_get("/events?after=x", &one).await.status, StatusCode::UNAUTHORIZED);
-    assert_eq!(house.send_get("/events?after=x", &two).await.status, StatusCode::BAD_REQUEST);
-    let three = house.cookie().await;
-    house.ask(out("/sign-out/everywhere", &three)).await;
-    assert_eq!(house.send_get("/events?after=x", &two).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get("/events?after=x", &one).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get("/events?after=x", &two).await.status, StatusCode::BAD_REQUEST);
+    let three = server.cookie().await;
+    server.ask(out("/sign-out/everywhere", &three)).await;
+    assert_eq!(server.send_get("/events?after=x", &two).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn disabling_takes_effect_on_next_request() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    assert_eq!(house.send_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
-    house.people.disable(None, house.ada).await.expect("to disable");
-    assert_eq!(house.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    assert_eq!(server.send_get("/events?after=x", &cookie).await.status, StatusCode::BAD_REQUEST);
+    server.people.disable(None, server.ada).await.expect("to disable");
+    assert_eq!(server.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn expired_session_is_rejected() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
     let sql = "UPDATE session SET idle_expires_at = now() - interval '1 second'";
-    sqlx::query(sql).execute(house.db.owner()).await.expect("to change");
-    assert_eq!(house.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
+    sqlx::query(sql).execute(server.db.owner()).await.expect("to change");
+    assert_eq!(server.send_get("/events?after=x", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn secrets_never_reach_the_log() {
-    let house = TestServer::new().await;
-    let (link, other) = (house.link().await, house.link().await);
+    let server = TestServer::new().await;
+    let (link, other) = (server.link().await, server.link().await);
     let log_capture = LogCapture::begin();
-    house.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
-    let answer = house.ask(house.sign_in(&link)).await;
-    house.ask(house.sign_in(&link)).await;
+    server.visit(&format!("/sign-in?token={}", link.reveal()), "").await;
+    let answer = server.ask(server.sign_in(&link)).await;
+    server.ask(server.sign_in(&link)).await;
     let cookie = answer.cookie().split(';').next().expect("a pair").to_owned();
-    house.send_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
+    server.send_get(&format!("/nothing?token={}", other.reveal()), &cookie).await;
     let log = log_capture.end();
     assert!(
         log.contains("/nothing") && log.contains("a sign-in with a link was rejected"),
@@ -222,16 +222,20 @@ async fn secrets_never_reach_the_log() {
 #[tokio::test]
 async fn forged_client_address_gives_no_extra_attempts() {
     let host = "gantry.example.com";
-    let house = TestServer::at("https://gantry.example.com", host, |_| {}).await;
+    let server = TestServer::at("https://gantry.example.com", host, |_| {}).await;
     let attempt = async |connected: &str, forwarded: String| {
         let connected: std::net::SocketAddr = connected.parse().expect("an address");
-        let form = house
+        let form = server
             .post("/sign-in")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
         let form = form
             .header("x-forwarded-for", forwarded)
             .extension(axum::extract::ConnectInfo(connected));
-        house.ask(form.body(Body::from("token=nonsense")).expect("a request")).await.status.as_u16()
+        server
+            .ask(form.body(Body::from("token=nonsense")).expect("a request"))
+            .await
+            .status
+            .as_u16()
     };
     let mut strangers = Vec::new();
     for number in 0..11 {
@@ -258,12 +262,12 @@ async fn forged_client_address_gives_no_extra_attempts() {
 
 #[tokio::test]
 async fn invalid_name_fails_like_a_wrong_one() {
-    let house = TestServer::new().await;
+    let server = TestServer::new().await;
     for name in ["nobody", "a%00b", "%00", "ada%00"] {
-        let form = house
+        let form = server
             .post("/sign-in")
             .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded");
-        let answer = house
+        let answer = server
             .ask(form.body(Body::from(format!("name={name}&password=x"))).expect("a request"))
             .await;
         assert_eq!(

@@ -44,28 +44,28 @@ pub(super) struct StreamClient {
 }
 
 impl StreamClient {
-    pub(super) async fn open(house: &TestServer, cookie: &str, query: &str, last: &str) -> Self {
-        Self::open_at(house, cookie, &format!("/events?{query}"), last).await
+    pub(super) async fn open(server: &TestServer, cookie: &str, query: &str, last: &str) -> Self {
+        Self::open_at(server, cookie, &format!("/events?{query}"), last).await
     }
 
     /// Opens the stream at another path.
-    pub(super) async fn open_at(house: &TestServer, cookie: &str, path: &str, last: &str) -> Self {
-        Self::open_with(house, (header::COOKIE, cookie), path, last).await
+    pub(super) async fn open_at(server: &TestServer, cookie: &str, path: &str, last: &str) -> Self {
+        Self::open_with(server, (header::COOKIE, cookie), path, last).await
     }
 
     /// Opens the stream with any credentials.
     async fn open_with(
-        house: &TestServer,
+        server: &TestServer,
         (name, value): (header::HeaderName, &str),
         path: &str,
         last: &str,
     ) -> Self {
-        let mut request = house.get(path).header(name, value);
+        let mut request = server.get(path).header(name, value);
         if !last.is_empty() {
             request = request.header("last-event-id", last);
         }
         let answer =
-            house.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await;
+            server.router.clone().oneshot(request.body(Body::empty()).expect("a request")).await;
         let answer = answer.expect("an answer");
         assert_eq!(answer.status(), StatusCode::OK);
         assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/event-stream");
@@ -138,18 +138,18 @@ async fn append_events(
     transaction.commit().await.expect("to commit");
 }
 
-async fn cursor(house: &TestServer) -> i64 {
-    store::events::cursor(house.db.app()).await.expect("a cursor")
+async fn cursor(server: &TestServer) -> i64 {
+    store::events::cursor(server.db.app()).await.expect("a cursor")
 }
 
 #[tokio::test]
 async fn stream_sends_events_after_cursor_at_once() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    append_events(house.db.app(), "blueprints", [1], Duration::ZERO).await;
-    let after = cursor(&house).await;
-    append_events(house.db.app(), "blueprints", [2, 3], Duration::ZERO).await;
-    let mut tab = StreamClient::open(&house, &cookie, &format!("after={after}"), "").await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    append_events(server.db.app(), "blueprints", [1], Duration::ZERO).await;
+    let after = cursor(&server).await;
+    append_events(server.db.app(), "blueprints", [2, 3], Duration::ZERO).await;
+    let mut tab = StreamClient::open(&server, &cookie, &format!("after={after}"), "").await;
     assert!(tab.next().await.expect("a message").is_heartbeat(), "says that it is there");
     let mut told = tab.next_live().await;
     if told == target(1) {
@@ -158,21 +158,21 @@ async fn stream_sends_events_after_cursor_at_once() {
     }
     assert_eq!((told, tab.next_live().await), (target(2), target(3)));
     let before = Instant::now();
-    append_events(house.db.app(), "blueprints", [4], Duration::ZERO).await;
+    append_events(server.db.app(), "blueprints", [4], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(4));
     assert!(before.elapsed() < TIMEOUT);
 }
 
 #[tokio::test]
 async fn stream_filters_by_topic() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
     let deployment = "deployment:00000000-0000-0000-0000-000000000001";
     let mut tab =
-        StreamClient::open(&house, &cookie, &format!("topics={deployment},run:7"), "").await;
+        StreamClient::open(&server, &cookie, &format!("topics={deployment},run:7"), "").await;
     tab.next().await.expect("a beat");
-    append_events(house.db.app(), "reviews", [1], Duration::ZERO).await;
-    append_events(house.db.app(), deployment, [2], Duration::ZERO).await;
+    append_events(server.db.app(), "reviews", [1], Duration::ZERO).await;
+    append_events(server.db.app(), deployment, [2], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(2));
 }
 
@@ -182,12 +182,12 @@ async fn stream_filters_by_topic() {
 async fn reconnecting_stream_gets_each_event_once() {
     const WRITERS: i64 = 4;
     const EVENTS_PER_WRITER: i64 = 40;
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    let after = cursor(&house).await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    let after = cursor(&server).await;
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
-            let pool = house.db.app().clone();
+            let pool = server.db.app().clone();
             tokio::spawn(async move {
                 for step in 0..EVENTS_PER_WRITER / 2 {
                     let number = writer * EVENTS_PER_WRITER + step * 2;
@@ -199,7 +199,7 @@ async fn reconnecting_stream_gets_each_event_once() {
         .collect();
     let (mut got, mut last, mut cuts) = (Vec::new(), String::new(), 0);
     while got.len() < usize::try_from(WRITERS * EVENTS_PER_WRITER).expect("small") {
-        let mut tab = StreamClient::open(&house, &cookie, &format!("after={after}"), &last).await;
+        let mut tab = StreamClient::open(&server, &cookie, &format!("after={after}"), &last).await;
         for _ in 0..1 + cuts % 9 {
             let message = tab.next().await.expect("a message");
             if message.is_heartbeat() {
@@ -230,33 +230,33 @@ async fn reconnecting_stream_gets_each_event_once() {
 
 #[tokio::test]
 async fn invalid_cursor_resets_the_stream() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    let of_another_database = cursor(&house).await + 1_000_000;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    let of_another_database = cursor(&server).await + 1_000_000;
     let mut tab =
-        StreamClient::open(&house, &cookie, "", &format!("{of_another_database}-1")).await;
+        StreamClient::open(&server, &cookie, "", &format!("{of_another_database}-1")).await;
     assert_eq!(tab.next_live().await, Live::Reset);
-    append_events(house.db.app(), "blueprints", [1], Duration::ZERO).await;
+    append_events(server.db.app(), "blueprints", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
 
-    append_events(house.db.app(), "blueprints", 2..2_300, Duration::ZERO).await;
-    let mut tab = StreamClient::open(&house, &cookie, "after=1", "").await;
+    append_events(server.db.app(), "blueprints", 2..2_300, Duration::ZERO).await;
+    let mut tab = StreamClient::open(&server, &cookie, "after=1", "").await;
     assert_eq!(tab.next_live().await, Live::Reset, "too much to catch up on");
 }
 
 #[tokio::test]
 async fn slow_reader_is_reset_and_blocks_none() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    let mut slow = StreamClient::open(&house, &cookie, "", "").await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    let mut slow = StreamClient::open(&server, &cookie, "", "").await;
     slow.next().await.expect("a beat");
-    append_events(house.db.app(), "blueprints", [0], Duration::ZERO).await;
+    append_events(server.db.app(), "blueprints", [0], Duration::ZERO).await;
     assert_eq!(slow.next_live().await, target(0));
-    let mut quick = StreamClient::open(&house, &cookie, "", "").await;
+    let mut quick = StreamClient::open(&server, &cookie, "", "").await;
     quick.next().await.expect("a beat");
     for part in 0..8 {
         append_events(
-            house.db.app(),
+            server.db.app(),
             "blueprints",
             part * 400 + 1..=part * 400 + 400,
             Duration::ZERO,
@@ -272,7 +272,7 @@ async fn slow_reader_is_reset_and_blocks_none() {
             told => assert!(matches!(told, Live::Blueprint { .. })),
         }
     }
-    append_events(house.db.app(), "blueprints", [9_999], Duration::ZERO).await;
+    append_events(server.db.app(), "blueprints", [9_999], Duration::ZERO).await;
     while slow.next_live().await != target(9_999) {}
 }
 
@@ -282,21 +282,21 @@ async fn idle_stream_has_heartbeat_until_session_ends() {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.stream_intervals = stream_intervals
     })
     .await;
-    let cookie = house.cookie().await;
-    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
+    let cookie = server.cookie().await;
+    let mut tab = StreamClient::open(&server, &cookie, "", "").await;
     for _ in 0..5 {
         let message = tab.next().await.expect("a message");
         assert!(message.is_heartbeat() && message.id.contains('-'), "{message:?}");
     }
-    house.people.disable(None, house.ada).await.expect("to disable");
+    server.people.disable(None, server.ada).await.expect("to disable");
     while let Some(message) = tab.next().await {
         assert!(message.is_heartbeat());
     }
-    assert_eq!(house.send_get("/events", &cookie).await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get("/events", &cookie).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
@@ -305,17 +305,17 @@ async fn stream_ends_when_viewer_permission_is_lost() {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.stream_intervals = stream_intervals
     })
     .await;
-    house.person("root", [Permission::Admin]).await;
-    let root = house.people.sign_in_as_owner("root").await.expect("an actor");
-    let cookie = house.cookie().await;
-    let bearer = format!("Bearer {}", house.token(&cookie, &["viewer"]).await);
-    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
+    server.person("root", [Permission::Admin]).await;
+    let root = server.people.sign_in_as_owner("root").await.expect("an actor");
+    let cookie = server.cookie().await;
+    let bearer = format!("Bearer {}", server.token(&cookie, &["viewer"]).await);
+    let mut tab = StreamClient::open(&server, &cookie, "", "").await;
     let mut program =
-        StreamClient::open_with(&house, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "")
+        StreamClient::open_with(&server, (header::AUTHORIZATION, &bearer), "/api/v1/watch", "")
             .await;
     for stream in [&mut tab, &mut program] {
         for _ in 0..5 {
@@ -325,14 +325,14 @@ async fn stream_ends_when_viewer_permission_is_lost() {
             );
         }
     }
-    house.people.change_grants(&root, house.ada, &[]).await.expect("to take all away");
+    server.people.change_grants(&root, server.ada, &[]).await.expect("to take all away");
     for stream in [&mut tab, &mut program] {
         while let Some(message) = stream.next().await {
             assert!(message.is_heartbeat());
         }
     }
     assert_eq!(
-        house.send_get("/events", &cookie).await.status,
+        server.send_get("/events", &cookie).await.status,
         StatusCode::FORBIDDEN,
         "the session goes on"
     );
@@ -340,72 +340,72 @@ async fn stream_ends_when_viewer_permission_is_lost() {
 
 #[tokio::test]
 async fn streams_end_at_shutdown() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
-    house.stopping.cancel();
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    let mut tab = StreamClient::open(&server, &cookie, "", "").await;
+    server.stopping.cancel();
     while tab.next().await.is_some() {}
 }
 
 #[tokio::test]
 async fn streams_survive_a_database_outage() {
-    let house = TestServer::new().await;
-    let cookie = house.cookie().await;
-    let mut tab = StreamClient::open(&house, &cookie, "", "").await;
+    let server = TestServer::new().await;
+    let cookie = server.cookie().await;
+    let mut tab = StreamClient::open(&server, &cookie, "", "").await;
     tab.next().await.expect("a beat");
-    append_events(house.db.app(), "blueprints", [1], Duration::ZERO).await;
+    append_events(server.db.app(), "blueprints", [1], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(1));
-    house.db.set_connections_allowed(false).await.expect("to keep out");
+    server.db.set_connections_allowed(false).await.expect("to keep out");
     tokio::time::sleep(Duration::from_millis(500)).await;
-    house.db.set_connections_allowed(true).await.expect("to let in");
-    append_events(house.db.owner(), "blueprints", [2], Duration::ZERO).await;
+    server.db.set_connections_allowed(true).await.expect("to let in");
+    append_events(server.db.owner(), "blueprints", [2], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(2));
 }
 
 #[tokio::test]
 async fn streams_are_limited() {
-    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.streams = permits::Permits::new(1, 1);
     })
     .await;
-    let cookie = house.cookie().await;
-    let first = StreamClient::open(&house, &cookie, "", "").await;
-    let more = house.send_get("/events", &cookie).await;
+    let cookie = server.cookie().await;
+    let first = StreamClient::open(&server, &cookie, "", "").await;
+    let more = server.send_get("/events", &cookie).await;
     assert_eq!(
         (more.status.as_u16(), more.problem()["code"].as_str()),
         (429, Some("too_many_streams"))
     );
     assert_eq!(more.header(header::RETRY_AFTER), "5");
     let bo = NewPerson::human("bo", [Permission::Viewer]);
-    let bo = house.cookie_for(house.people.create_person(None, &bo).await.expect("bo")).await;
-    assert_eq!(house.send_get("/events", &bo).await.status, StatusCode::SERVICE_UNAVAILABLE);
+    let bo = server.cookie_for(server.people.create_person(None, &bo).await.expect("bo")).await;
+    assert_eq!(server.send_get("/events", &bo).await.status, StatusCode::SERVICE_UNAVAILABLE);
     drop(first);
-    StreamClient::open(&house, &cookie, "", "").await;
+    StreamClient::open(&server, &cookie, "", "").await;
 }
 
 #[tokio::test]
 async fn api_client_watches_the_same_events() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let mut watch = StreamClient::open_at(&house, &ada, "/api/v1/watch?topics=nodes", "").await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let mut watch = StreamClient::open_at(&server, &ada, "/api/v1/watch?topics=nodes", "").await;
     let began = watch.next().await.expect("a heartbeat");
     assert!(began.is_heartbeat());
     let add = |name: &str| serde_json::json!({"fqdn": format!("{name}.house.example.com"), "root": format!("/srv/{name}")});
-    house.tell("/api/v1/nodes", &ada, add("n2")).await.json();
+    server.tell("/api/v1/nodes", &ada, add("n2")).await.json();
     assert_eq!(watch.next_live().await, Live::Node { fqdn: "n2.house.example.com".into() });
     drop(watch);
-    house.tell("/api/v1/nodes", &ada, add("n3")).await.json();
+    server.tell("/api/v1/nodes", &ada, add("n3")).await.json();
     // A reconnecting client resumes after its last event.
     let mut again =
-        StreamClient::open_at(&house, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
+        StreamClient::open_at(&server, &ada, "/api/v1/watch?topics=nodes", &began.id).await;
     for name in ["n2", "n3"] {
         assert_eq!(
             again.next_live().await,
             Live::Node { fqdn: format!("{name}.house.example.com") }
         );
     }
-    let refused = house.send_get("/api/v1/watch?topic=nodes", &ada).await;
+    let refused = server.send_get("/api/v1/watch?topic=nodes", &ada).await;
     assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{}", refused.text());
-    assert_eq!(house.send_get("/api/v1/watch", "").await.status, StatusCode::UNAUTHORIZED);
+    assert_eq!(server.send_get("/api/v1/watch", "").await.status, StatusCode::UNAUTHORIZED);
 }

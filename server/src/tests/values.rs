@@ -9,20 +9,20 @@ use super::*;
 
 #[tokio::test]
 async fn each_value_names_its_source() {
-    let house = TestServer::new().await;
-    let (run, worker) = under_way(&house).await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    let (run, worker) = under_way(&server).await;
+    let ada = server.cookie().await;
     let noderole =
-        house.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
+        server.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
             .clone();
     let noderole = noderole.as_str().expect("an id").to_owned();
     let given = json!({"data": {"app": {"port": 8080, "key": {"$secret": "db", "version": 1}}}, "sources": {
-        "/app/port": {"step": house.step(&noderole).await, "layer": "output", "run": run},
-        "/app/key": {"step": house.step(&noderole).await, "layer": {"profile": "small"}}}});
+        "/app/port": {"step": server.step(&noderole).await, "layer": "output", "run": run},
+        "/app/key": {"step": server.step(&noderole).await, "layer": {"profile": "small"}}}});
     sqlx::query("UPDATE run SET input = $1, surroundings = '{\"results\": []}' WHERE id = $2")
         .bind(&given)
         .bind(run.0)
-        .execute(house.db.owner())
+        .execute(server.db.owner())
         .await
         .expect("the owner may");
     let found = Map::from_iter([
@@ -31,9 +31,9 @@ async fn each_value_names_its_source() {
     ]);
     let whole = Value::Object(found.clone());
     let end = RunEnd::Failed { reason: "no luck".into(), found };
-    store::runs::finish_run(house.db.worker(), run, worker, &end).await.expect("to finish");
+    store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("to finish");
 
-    let told = house.send_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
+    let told = server.send_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
     let values = &told["page"]["values"];
     assert_eq!((&told["page"]["all"], &told["surroundings"]), (&json!(2), &json!({"results": []})));
     assert_eq!(
@@ -42,15 +42,15 @@ async fn each_value_names_its_source() {
     );
     assert_eq!((&values[1]["run"], &values[1]["noderole"]), (&json!(run), &json!(noderole)));
     assert_eq!(values[1]["source"], "output of app on n1.house.example.com");
-    let some = house.send_get(&format!("/api/v1/runs/{run}/data?find=PORT"), &ada).await.json();
+    let some = server.send_get(&format!("/api/v1/runs/{run}/data?find=PORT"), &ada).await.json();
     assert_eq!(
         (&some["page"]["matching"], &some["page"]["values"][0]["value"]),
         (&json!(1), &json!("8080"))
     );
 
-    let node = house.n1(&ada).await;
+    let node = server.n1(&ada).await;
     let path = format!("/api/v1/nodes/{}/results", node.as_str().expect("an id"));
-    let kept = house.send_get(&path, &ada).await.json();
+    let kept = server.send_get(&path, &ada).await.json();
     let result = &kept["results"][0];
     assert_eq!(
         (&result["run"], &result["outcome"], &result["role"]),
@@ -68,7 +68,7 @@ async fn each_value_names_its_source() {
         "the rest stays there"
     );
     assert_eq!(
-        house.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["result"],
+        server.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["result"],
         whole,
         "all of it is with its run"
     );
@@ -80,7 +80,7 @@ async fn each_value_names_its_source() {
         ("sort=run".to_owned(), 1),
         (format!("sort=run&before=run~-{run}"), 0),
     ] {
-        let some = house.send_get(&format!("{path}?{asked}"), &ada).await.json();
+        let some = server.send_get(&format!("{path}?{asked}"), &ada).await.json();
         assert_eq!(
             (some["results"].as_array().map(Vec::len), &some["all"]),
             (Some(found), &json!(1)),
@@ -88,19 +88,19 @@ async fn each_value_names_its_source() {
         );
     }
     assert_eq!(
-        house.send_get(&format!("{path}?outcome=purple"), &ada).await.status,
+        server.send_get(&format!("{path}?outcome=purple"), &ada).await.status,
         StatusCode::BAD_REQUEST
     );
 
     // A value names the edit that first set it.
-    let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
-    let web = house.id_of("web", &ada).await;
+    let bo = server.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
+    let web = server.id_of("web", &ada).await;
     for data in [json!({"n": 1, "m": 1}), json!({"n": 1, "m": 2})] {
         let edits =
             json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
-        house.passes(&ada, "web", edits, &[&bo]).await;
+        server.passes(&ada, "web", edits, &[&bo]).await;
     }
-    let now = house.send_get(&format!("/api/v1/noderoles/{noderole}/data"), &ada).await.json();
+    let now = server.send_get(&format!("/api/v1/noderoles/{noderole}/data"), &ada).await.json();
     let values = now["page"]["values"].as_array().expect("a list").clone();
     let of = |path: &str| {
         values.iter().find(|value| value["path"] == path).cloned().expect("it is there")
@@ -115,44 +115,44 @@ async fn each_value_names_its_source() {
     );
 
     let nobody =
-        house.send_get("/api/v1/noderoles/00000000-0000-0000-0000-000000000001/data", &ada).await;
+        server.send_get("/api/v1/noderoles/00000000-0000-0000-0000-000000000001/data", &ada).await;
     assert_eq!(nobody.status, StatusCode::NOT_FOUND);
     let long = format!("/api/v1/noderoles/{noderole}/data?find={}", "x".repeat(501));
-    assert_eq!(house.send_get(&long, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.send_get(&long, &ada).await.status, StatusCode::BAD_REQUEST);
     let odd = format!("/api/v1/noderoles/{noderole}/data?search=x");
-    assert_eq!(house.send_get(&odd, &ada).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(server.send_get(&odd, &ada).await.status, StatusCode::BAD_REQUEST);
 }
 
 #[tokio::test]
 async fn values_are_paged_without_gaps() {
-    let house = TestServer::new().await;
-    let (run, _) = under_way(&house).await;
-    let ada = house.cookie().await;
+    let server = TestServer::new().await;
+    let (run, _) = under_way(&server).await;
+    let ada = server.cookie().await;
     let noderole =
-        house.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
+        server.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
             .clone();
-    let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
-    let web = house.id_of("web", &ada).await;
+    let bo = server.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
+    let web = server.id_of("web", &ada).await;
     let many: Map<String, Value> =
         (0..750).map(|n| (format!("key/{n:03}~"), json!({"a": n}))).collect();
     let edits = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": many}]);
-    house.passes(&ada, "web", edits, &[&bo]).await;
+    server.passes(&ada, "web", edits, &[&bo]).await;
     let path = format!("/api/v1/noderoles/{}/data?find=key", noderole.as_str().expect("an id"));
     let (mut paths, mut sizes, mut next) = (Vec::new(), Vec::new(), path.clone());
     loop {
-        let page = house.send_get(&next, &ada).await.json()["page"].clone();
+        let page = server.send_get(&next, &ada).await.json()["page"].clone();
         let values = page["values"].as_array().expect("a list");
         sizes.push(values.len());
         paths.extend(values.iter().map(|value| value["path"].as_str().expect("a path").to_owned()));
         let Some(after) = page["next"].as_str() else { break };
         next = format!("{path}&after={}", after.replace('/', "%2F"));
     }
-    let junk = house.send_get(&format!("{path}&after=junk"), &ada).await;
+    let junk = server.send_get(&format!("{path}&after=junk"), &ada).await;
     assert_eq!(junk.status, StatusCode::BAD_REQUEST, "{}", junk.text());
     assert!(junk.text().contains("is not the path of a value"), "{}", junk.text());
     let expected: Vec<String> = (0..750).map(|n| format!("/key~1{n:03}~0/a")).collect();
     assert_eq!((sizes, paths), (vec![200, 200, 200, 150], expected));
-    let panel = house
+    let panel = server
         .send_get(&format!("/api/v1/noderoles/{}", noderole.as_str().expect("an id")), &ada)
         .await
         .json();
@@ -170,26 +170,26 @@ roles:
 
 #[tokio::test]
 async fn invalid_data_is_rejected_with_pointers() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    house
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    server
         .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SCHEMA_BARCLAMP}}))
         .await
         .json();
-    let (web, node) = (house.id_of("web", &ada).await, house.n1(&ada).await);
+    let (web, node) = (server.id_of("web", &ada).await, server.n1(&ada).await);
     let edits = json!([
-        {"edit": "use_barclamp", "deployment": web, "barclamp": "shaped", "version": house.version(&ada, "shaped").await},
+        {"edit": "use_barclamp", "deployment": web, "barclamp": "shaped", "version": server.version(&ada, "shaped").await},
         {"edit": "add_role", "deployment": web, "role": "shaped"},
         {"edit": "bind", "deployment": web, "node": node, "role": "shaped"},
     ]);
-    let (proposal, version) = house.draft(&ada, "web", edits).await;
+    let (proposal, version) = server.draft(&ada, "web", edits).await;
     let path = format!("/api/v1/proposals/{proposal}/edits");
     let of_role = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "shaped", "data": data});
     let own = |data: Value| json!({"edit": "set_noderole_data", "node": node, "noderole": "shaped", "data": data});
     let told = async |edits: Value| {
         let problem =
-            house.tell(&path, &ada, json!({"version": version, "edits": edits})).await.problem();
+            server.tell(&path, &ada, json!({"version": version, "edits": edits})).await.problem();
         assert_eq!(
             (&problem["status"], &problem["code"]),
             (&json!(422), &json!("data_unfit")),
@@ -226,26 +226,29 @@ async fn invalid_data_is_rejected_with_pointers() {
         told(json!([own(json!({"shape": 5}))])).await,
         ["/edits/0/data/shape is a number, but must be an object"]
     );
-    assert_eq!(house.count("edit").await, 3, "and nothing of it was taken");
+    assert_eq!(server.count("edit").await, 3, "and nothing of it was taken");
     // The deployment's data supplies the missing part in the same edit.
     let fine =
         json!([of_role(json!({"shape": {"port": 80}})), own(json!({"shape": {"tags": ["a"]}}))]);
-    house.append(&ada, proposal, version, fine).await;
+    server.append(&ada, proposal, version, fine).await;
 }
 
 #[tokio::test]
 async fn noderole_uses_data_of_its_binding_deployment() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let bo = house.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
-    house
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let bo = server.person("bea", [Permission::Viewer, Permission::Reviewer]).await;
+    server
         .tell("/api/v1/barclamps", &ada, json!({"files": {"shaped/shaped.yml": SCHEMA_BARCLAMP}}))
         .await
         .json();
-    let (system, web, node) =
-        (house.id_of("system", &ada).await, house.id_of("web", &ada).await, house.n1(&ada).await);
-    let version = house.version(&ada, "shaped").await;
+    let (system, web, node) = (
+        server.id_of("system", &ada).await,
+        server.id_of("web", &ada).await,
+        server.n1(&ada).await,
+    );
+    let version = server.version(&ada, "shaped").await;
     let of = |deployment: &Value, port: u16| {
         vec![
             json!({"edit": "use_barclamp", "deployment": deployment, "barclamp": "shaped", "version": version}),
@@ -255,20 +258,20 @@ async fn noderole_uses_data_of_its_binding_deployment() {
     };
     let mut above = of(&system, 80);
     above.push(json!({"edit": "bind", "deployment": system, "node": node, "role": "shaped"}));
-    house.passes(&ada, "system", json!(above), &[&bo]).await;
+    server.passes(&ada, "system", json!(above), &[&bo]).await;
     // The node moves to a child deployment. Its noderoles stay in the deployment where they are
     // bound.
     let mut below = of(&web, 81);
     below.push(json!({"edit": "bind", "deployment": web, "node": node, "role": "app"}));
-    house.passes(&ada, "web", json!(below), &[&bo]).await;
+    server.passes(&ada, "web", json!(below), &[&bo]).await;
     let noderole: uuid::Uuid = sqlx::query_scalar("SELECT id FROM noderole WHERE role = 'shaped'")
-        .fetch_one(house.db.owner())
+        .fetch_one(server.db.owner())
         .await
         .expect("it is bound");
     let path = format!("/api/v1/noderoles/{noderole}");
-    assert_eq!(house.send_get(&path, &ada).await.json()["deployment"], "system");
+    assert_eq!(server.send_get(&path, &ada).await.json()["deployment"], "system");
     let values =
-        house.send_get(&format!("{path}/data"), &ada).await.json()["page"]["values"].clone();
+        server.send_get(&format!("{path}/data"), &ada).await.json()["page"]["values"].clone();
     assert_eq!(
         (&values[0]["path"], &values[0]["value"]),
         (&json!("/shape/port"), &json!("80")),
@@ -304,27 +307,27 @@ impl TestServer {
 
 #[tokio::test]
 async fn review_names_secrets_by_version() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let web = server.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let secret = |version: u32| json!({"$secret": "db/password", "version": version});
     let data = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": data});
     let bind =
-        json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"});
+        json!({"edit": "bind", "deployment": web, "node": server.n1(&ada).await, "role": "app"});
     let reviewed = async |edits: Value| {
-        let draft = house.draft(&ada, "web", edits).await;
-        let id = house.submit(&ada, draft).await;
-        (id, house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json())
+        let draft = server.draft(&ada, "web", edits).await;
+        let id = server.submit(&ada, draft).await;
+        (id, server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json())
     };
     let has_risk =
         |review: &Value| review["risks"].as_array().expect("a list").contains(&json!("secret"));
     let commit = async |id: i64| {
-        house
+        server
             .tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, json!({"kind": "approve"}))
             .await
             .json();
-        house
+        server
             .tell(&format!("/api/v1/reviews/{id}/commit"), &ada, json!({"name": "web"}))
             .await
             .json();

@@ -12,7 +12,7 @@ pub enum StopReason {
     /// This worker no longer leases the run: it was lost or taken over.
     LeaseLost,
     /// A user canceled it.
-    Cancelled,
+    Canceled,
     /// The worker shuts down and the grace period is over.
     WorkerShutdown,
 }

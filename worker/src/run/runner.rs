@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use apalis_core::error::BoxDynError;
 use apalis_core::task::data::Data;
-use engine::data::{DataError, check_result, secret, wall};
+use engine::data::{DataError, check_result, output, secret};
 use engine::ids::RunId;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -138,8 +138,8 @@ fn run_end(outcome: Ended, job: &Job, secrets: &Secrets) -> Report {
         Ended::Failed { reason, found } => failed(&reason, found, secrets),
         Ended::Refused(reason) => failed(&reason, Object::new(), secrets),
         Ended::Stopped { why: StopReason::LeaseLost, .. } => return None,
-        Ended::Stopped { why: StopReason::Cancelled, found, .. } => {
-            RunEnd::Cancelled { found: kept(found, secrets).unwrap_or_default() }
+        Ended::Stopped { why: StopReason::Canceled, found, .. } => {
+            RunEnd::Canceled { found: kept(found, secrets).unwrap_or_default() }
         }
         Ended::Stopped { why: StopReason::WorkerShutdown, started: Some(false), .. } => {
             RunEnd::Unstarted
@@ -186,8 +186,8 @@ fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
 /// change. Then masks the output.
 fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     let result = Value::Object(result);
-    let wall = match wall(&job.input, &result) {
-        Ok(wall) => bare(&wall, secrets),
+    let output = match output(&job.input, &result) {
+        Ok(output) => bare(&output, secrets),
         Err(error) => {
             return RunEnd::failed(shown(&format!("Cannot store the result: {error}"), secrets));
         }
@@ -195,7 +195,7 @@ fn succeeded(result: Object, job: &Job, secrets: &Secrets) -> RunEnd {
     match bare(&result, secrets) {
         Value::Object(result) => match facts_error(&result, job) {
             Some(reason) => RunEnd::failed(shown(&reason, secrets)),
-            None => RunEnd::Succeeded { result, wall },
+            None => RunEnd::Succeeded { result, output },
         },
         _ => RunEnd::failed("The result is not a JSON object."),
     }

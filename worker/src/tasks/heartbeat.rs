@@ -88,7 +88,7 @@ impl RenewLeases {
         for renewed in &renewed {
             self.leases.renewed(renewed.run, since, self.lease);
             if renewed.cancel {
-                self.leases.stop(renewed.run, StopReason::Cancelled);
+                self.leases.stop(renewed.run, StopReason::Canceled);
             }
         }
         let is_lost = |run: &&RunId| !renewed.iter().any(|renewed| renewed.run == **run);

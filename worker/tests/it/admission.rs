@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
     AdmissionView, Attempt, BudgetId, BudgetView, Child, ConcurrencyGroupKey,
-    ConcurrencyGroupLimit, DeploymentView, Limits, Link, Moment, NodeView, OpenRun, Reason,
-    StepState, StepView, Taken, Wait, admit, pending_reason, struck, why_not,
+    ConcurrencyGroupLimit, DeploymentView, Limits, Link, Moment, NodeView, OpenRun, PendingReason,
+    Reason, StepState, StepView, Taken, admit, pending_reason, struck, why_not,
 };
 use engine::catalog::{
     ConcurrencyGroup, ConcurrencyGroupMode, JigClass, JoinAfter, Needs, OnError, Role,
@@ -423,7 +423,7 @@ async fn waits(
     on: &mut PgConnection,
     view: &AdmissionView,
     limits: Limits,
-) -> BTreeMap<StepId, Wait> {
+) -> BTreeMap<StepId, PendingReason> {
     let edges: Vec<(Uuid, Uuid, String)> = sqlx::query_as("SELECT parent, child, kind FROM edge")
         .fetch_all(&mut *on)
         .await
@@ -461,8 +461,8 @@ async fn waits(
 }
 
 /// The statement's first pending reason for every step.
-async fn told(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, Wait> {
-    let filter = store::runs::WaitingFilter::default();
+async fn told(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, PendingReason> {
+    let filter = store::runs::PendingFilter::default();
     let told = store::runs::waiting(on, limits, &filter, 1_000).await.expect("what waits");
     told.rows
         .iter()
@@ -570,6 +570,6 @@ async fn claim_and_pending_reasons_match_the_engine() {
         claims_of_several_rounds >= 5,
         "the cases are too tame: {claims_of_several_rounds} of several rounds"
     );
-    let unseen: Vec<_> = Wait::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
-    assert_eq!(unseen, Vec::<&Wait>::new(), "the cases are too tame");
+    let unseen: Vec<_> = PendingReason::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
+    assert_eq!(unseen, Vec::<&PendingReason>::new(), "the cases are too tame");
 }

@@ -599,7 +599,7 @@ impl Cluster {
             .expect("the step")
     }
 
-    pub async fn wall(&self, node: usize, role: &str) -> Option<Value> {
+    pub async fn output(&self, node: usize, role: &str) -> Option<Value> {
         sqlx::query_scalar("SELECT output FROM step WHERE id = $1")
             .bind(self.step(node, role).0)
             .fetch_one(self.pool())

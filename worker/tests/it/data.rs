@@ -78,7 +78,7 @@ echo "{\"volume\": \"v-$tries\"}" >"$GANTRY_OUTPUT"
     let log = cluster.log(RunId(runs[1].id)).await;
     assert!(log.contains("the partial result is not stored") && log.contains("no json"), "{log}");
     assert_eq!(
-        cluster.wall(0, "volume").await,
+        cluster.output(0, "volume").await,
         Some(json!({"volume": "v-3"})),
         "only a success leaves a wall"
     );
@@ -128,7 +128,7 @@ async fn canceled_run_stores_its_partial_result() {
     worker.stop().await;
     assert_eq!(
         outcomes(&cluster.runs(0, "serves").await),
-        [(Some("cancelled"), json!({"port": 7}))]
+        [(Some("canceled"), json!({"port": 7}))]
     );
 }
 
@@ -383,7 +383,7 @@ async fn output_never_overrides_own_user_data() {
     // A run does not see its own last output. Otherwise unchanged values would count as known and
     // drop out of the output.
     assert_eq!(inputs, [json!({"a": {"port": 80}}), json!({"a": {"port": 80}})]);
-    assert_eq!(cluster.wall(0, "finds").await, Some(json!({"a": {"port": 9999, "pid": 7}})));
+    assert_eq!(cluster.output(0, "finds").await, Some(json!({"a": {"port": 9999, "pid": 7}})));
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ async fn twelve_hosts_run_concurrently() {
         bed.cluster.reaches_within(node, "meets", "active", Duration::from_secs(120)).await;
         let name = bed.cluster.nodes[node].fqdn.to_string();
         assert_eq!(
-            bed.cluster.wall(node, "meets").await,
+            bed.cluster.output(node, "meets").await,
             Some(json!({"met": name})),
             "each answers for itself"
         );
@@ -219,7 +219,7 @@ async fn canceled_run_ends_with_all_descendants() {
     let run = bed.cluster.running(0, "family").await;
     store::runs::cancel_run(bed.cluster.db.owner(), run, "ada").await.expect("to cancel");
     bed.cluster.reaches_within(0, "family", "error", Duration::from_secs(60)).await;
-    assert_eq!(bed.cluster.error(0, "family").await.as_deref(), Some("cancelled by ada"));
+    assert_eq!(bed.cluster.error(0, "family").await.as_deref(), Some("canceled by ada"));
     family_ends(&root).await;
     worker.stop().await;
 }

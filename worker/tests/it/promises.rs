@@ -144,7 +144,7 @@ async fn disabled_execution_starts_nothing_and_finishes_running() {
     assert_eq!(cluster.count("run WHERE outcome = 'unstarted'").await, 1);
     assert_eq!(cluster.count("step WHERE state = 'todo' AND failures = 0").await, 2);
     assert!(store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim").runs.is_empty());
-    let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
+    let end = RunEnd::Succeeded { result: serde_json::Map::new(), output: json!({}) };
     store::runs::finish_run(cluster.pool(), leased[0].run, worker, &end).await.expect("an end");
     assert_eq!(
         cluster.count("step WHERE state = 'active'").await,
@@ -186,7 +186,7 @@ async fn commit_over_running_step_discards_its_result() {
         "what it returned is kept"
     );
     assert_eq!(
-        cluster.wall(0, "app").await,
+        cluster.output(0, "app").await,
         Some(json!({"port": 2})),
         "and applied is only what is meant now"
     );
@@ -220,10 +220,10 @@ async fn commit_with_cancel_ends_replaced_runs() {
     transaction.commit().await.expect("a commit");
     cluster.reaches(0, "app", "active").await;
     let runs = cluster.runs(0, "app").await;
-    let said = format!("cancelled by the commit of blueprint {target}");
+    let said = format!("canceled by the commit of blueprint {target}");
     assert_eq!(
         (runs[0].outcome.as_deref(), runs[0].error.as_deref()),
-        (Some("cancelled"), Some(said.as_str()))
+        (Some("canceled"), Some(said.as_str()))
     );
     assert_eq!(runs.len(), 2);
     assert_eq!(cluster.count("event WHERE kind = 'step' AND body->>'state' = 'error'").await, 0);
@@ -372,7 +372,7 @@ async fn interrupted_immediate_steps_are_completed_later() {
     store::runs::claim_runs(cluster.pool(), EVERY).await.expect("a claim");
     let leased =
         store::runs::lease_runs(cluster.pool(), worker, &["test"], 1, LONG).await.expect("a lease");
-    let end = RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) };
+    let end = RunEnd::Succeeded { result: serde_json::Map::new(), output: json!({}) };
     store::runs::finish_run(cluster.pool(), leased[0].run, worker, &end)
         .await
         .expect("the run has ended, come what may");

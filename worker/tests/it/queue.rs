@@ -51,7 +51,7 @@ async fn lease(cluster: &Cluster, worker: WorkerId, limit: u32) -> Vec<RunId> {
 }
 
 fn succeeded() -> RunEnd {
-    RunEnd::Succeeded { result: serde_json::Map::new(), wall: json!({}) }
+    RunEnd::Succeeded { result: serde_json::Map::new(), output: json!({}) }
 }
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn janitor_ends_lost_runs_without_late_results() {
     );
 
     let result = serde_json::Map::from_iter([("found".to_owned(), json!(1))]);
-    let end = RunEnd::Succeeded { result, wall: json!({"found": 1}) };
+    let end = RunEnd::Succeeded { result, output: json!({"found": 1}) };
     assert_eq!(
         store::runs::finish_run(cluster.pool(), run, worker, &end).await.expect("an answer"),
         Finished::Late

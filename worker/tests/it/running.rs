@@ -25,7 +25,7 @@ async fn steps_run_in_order_with_new_outputs() {
     worker.stop().await;
 
     assert_eq!(
-        cluster.wall(0, "first").await,
+        cluster.output(0, "first").await,
         Some(json!({"found": 7})),
         "what it was told already is no news"
     );

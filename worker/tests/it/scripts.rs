@@ -64,7 +64,7 @@ printf '{"seen": "%s", "demo": {"port": 8080}}' "$GANTRY_DATA_DEMO_PORT" >"$GANT
     worker.stop().await;
 
     let run = cluster.runs(0, "demo").await[0].clone();
-    assert_eq!(cluster.wall(0, "demo").await, Some(json!({"seen": "8080"})));
+    assert_eq!(cluster.output(0, "demo").await, Some(json!({"seen": "8080"})));
     assert_eq!(run.result, Some(json!({"seen": "8080", "demo": {"port": 8080}})));
     let log = cluster.log(RunId(run.id)).await;
     assert!(log.contains("n0.test.gantry demo 8080 it's\n"), "{log}");
@@ -185,11 +185,11 @@ async fn canceled_run_ends_and_names_the_user() {
     let run = cluster.running(0, "long").await;
     store::runs::cancel_run(cluster.db.owner(), run, "bo").await.expect("it is open");
     cluster.reaches(0, "long", "error").await;
-    assert_eq!(cluster.error(0, "long").await.as_deref(), Some("cancelled by bo"));
+    assert_eq!(cluster.error(0, "long").await.as_deref(), Some("canceled by bo"));
     assert!(!is_alive(&leader), "the run was ended before the step was");
     let row = cluster.runs(0, "long").await[0].clone();
-    assert_eq!(row.outcome.as_deref(), Some("cancelled"));
-    assert_eq!(row.error.as_deref(), Some("cancelled by bo"));
+    assert_eq!(row.outcome.as_deref(), Some("canceled"));
+    assert_eq!(row.error.as_deref(), Some("canceled by bo"));
     assert!(store::runs::cancel_run(cluster.db.owner(), run, "bo").await.is_err(), "it has ended");
     end_service(&root);
     worker.stop().await;
@@ -391,7 +391,7 @@ async fn secret_reference_in_result_is_removed() {
     let worker = Running::start(config, cluster.pool());
     cluster.reaches(0, "next", "active").await;
     worker.stop().await;
-    assert_eq!(cluster.wall(0, "asks").await, Some(json!({"x": "(secret)"})));
+    assert_eq!(cluster.output(0, "asks").await, Some(json!({"x": "(secret)"})));
     assert_eq!(cluster.runs(0, "asks").await[0].result, Some(json!({"x": "(secret)"})));
     let seen: serde_json::Value =
         serde_json::from_slice(&std::fs::read(cluster.nodes[0].root.join("seen")).expect("it ran"))
@@ -552,6 +552,6 @@ printf '{"url": "db://u:%s@h", "db": {"password": "%s"}}' "$GANTRY_DATA_DB_PASSW
     let log = cluster.log(RunId(run.id)).await;
     assert_eq!(log, "half of it: (secret)\n");
     assert_eq!(run.input.expect("kept")["data"], data);
-    assert_eq!(cluster.wall(0, "db").await, Some(json!({"url": "db://u:(secret)@h"})));
+    assert_eq!(cluster.output(0, "db").await, Some(json!({"url": "db://u:(secret)@h"})));
     assert_eq!(run.result.expect("kept")["db"]["password"], "(secret)");
 }

@@ -84,7 +84,7 @@ async fn scripts_run_over_one_connection_per_node() {
         assert_eq!(text(&root.join("ran")), said("first") + &said("second"));
         // The second role returns its input.
         assert_eq!(
-            bed.cluster.wall(node, "first").await,
+            bed.cluster.output(node, "first").await,
             Some(serde_json::json!({"found": {"shell": "sh"}}))
         );
         let scripts = fs::read_dir(root.join(".gantry/scripts")).expect("a folder").count();

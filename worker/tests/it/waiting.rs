@@ -3,12 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use engine::anneal::{Limits, Wait};
+use engine::anneal::{Limits, PendingReason};
 use engine::catalog::JigClass;
 use engine::ids::StepId;
 use serde_json::json;
 use sqlx::AssertSqlSafe;
-use store::runs::{LOOKED, WaitingFilter, WaitingRows};
+use store::runs::{LOOKED, PendingFilter, WaitingRows};
 use time::OffsetDateTime;
 
 use crate::cluster::{Cluster, bind, role};
@@ -24,7 +24,7 @@ async fn own(cluster: &Cluster, statement: String) {
         .expect("the owner may");
 }
 
-async fn waiting(cluster: &Cluster, filter: WaitingFilter, page: i64) -> WaitingRows {
+async fn waiting(cluster: &Cluster, filter: PendingFilter, page: i64) -> WaitingRows {
     let mut on = cluster.server().acquire().await.expect("a connection");
     store::runs::waiting(&mut on, EVERYWHERE, &filter, page).await.expect("what waits")
 }
@@ -75,11 +75,12 @@ async fn crowd() -> Cluster {
 #[tokio::test]
 async fn pending_list_is_bounded_and_paged() {
     let cluster = crowd().await;
-    let all = waiting(&cluster, WaitingFilter::default(), 5).await;
-    let of =
-        |wait: Wait| all.rows.iter().filter(|row| row.wait == wait.as_str()).collect::<Vec<_>>();
-    assert_eq!(of(Wait::Failed)[0].error.as_deref(), Some("no such disk"));
-    let behind = of(Wait::BehindFailure);
+    let all = waiting(&cluster, PendingFilter::default(), 5).await;
+    let of = |wait: PendingReason| {
+        all.rows.iter().filter(|row| row.wait == wait.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!(of(PendingReason::Failed)[0].error.as_deref(), Some("no such disk"));
+    let behind = of(PendingReason::BehindFailure);
     assert_eq!(behind.len(), 5, "the first of them");
     assert!(
         behind[0].more && behind[0].total > LOOKED - 100 && behind[0].total <= LOOKED,
@@ -87,13 +88,14 @@ async fn pending_list_is_bounded_and_paged() {
         behind[0].total
     );
     assert_ne!(behind[0].role, "many", "those that wait longest come first");
-    assert_eq!(of(Wait::Parents).len(), 1, "what is behind no failure is told apart");
+    assert_eq!(of(PendingReason::Parents).len(), 1, "what is behind no failure is told apart");
 
     let mut seen = BTreeSet::new();
-    let mut filter = WaitingFilter { wait: Some(Wait::BehindFailure), ..WaitingFilter::default() };
+    let mut filter =
+        PendingFilter { wait: Some(PendingReason::BehindFailure), ..PendingFilter::default() };
     loop {
         let page = waiting(&cluster, filter, 1_000).await;
-        let ours = page.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str());
+        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::BehindFailure.as_str());
         for row in ours {
             assert!(seen.insert(row.step), "{} came twice", row.step);
         }
@@ -101,7 +103,7 @@ async fn pending_list_is_bounded_and_paged() {
         filter.after = Some(next);
     }
     assert_eq!(i64::try_from(seen.len()).expect("small"), MANY + 2, "those of the commit included");
-    let other = WaitingFilter { node: Some(cluster.nodes[1].id), ..WaitingFilter::default() };
+    let other = PendingFilter { node: Some(cluster.nodes[1].id), ..PendingFilter::default() };
     let there = waiting(&cluster, other, 100).await;
     assert!(there.rows.iter().all(|row| row.node == cluster.nodes[1].id.0), "{there:?}");
 }
@@ -109,10 +111,10 @@ async fn pending_list_is_bounded_and_paged() {
 #[tokio::test]
 async fn reversed_pending_list_has_each_step_once() {
     let cluster = crowd().await;
-    let descending = WaitingFilter { descending: true, ..WaitingFilter::default() };
+    let descending = PendingFilter { descending: true, ..PendingFilter::default() };
     let all = waiting(&cluster, descending, 5).await;
     let behind: Vec<_> =
-        all.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str()).collect();
+        all.rows.iter().filter(|row| row.wait == PendingReason::BehindFailure.as_str()).collect();
     assert_eq!(behind.len(), 5, "the first of them");
     assert!(
         behind.iter().all(|row| row.role == "many"),
@@ -126,10 +128,10 @@ async fn reversed_pending_list_has_each_step_once() {
     assert_eq!(behind[0].since, last, "of all, and not only of those that wait longest");
 
     let mut seen = Vec::new();
-    let mut filter = WaitingFilter { wait: Some(Wait::BehindFailure), ..descending };
+    let mut filter = PendingFilter { wait: Some(PendingReason::BehindFailure), ..descending };
     loop {
         let page = waiting(&cluster, filter, 1_000).await;
-        let ours = page.rows.iter().filter(|row| row.wait == Wait::BehindFailure.as_str());
+        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::BehindFailure.as_str());
         seen.extend(ours.map(|row| (row.since, row.step)));
         let Some(next) = page.next else { break };
         filter.after = Some(next);

@@ -10,7 +10,7 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::Wanted;
-use super::calls::ProposeRestore;
+use super::server_functions::ProposeRestore;
 use crate::addresses;
 use crate::components::action::problem_of;
 use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon, warnings};
@@ -205,8 +205,8 @@ fn impact_counts(consequences: &Impact) -> impl IntoView + use<> {
         ("error", Icon::Delete, consequences.lost.count, "removed"),
         ("warn", Icon::Warn, consequences.irreversible.count, "irreversible"),
     ];
-    let pills = all.into_iter().filter(|(_, _, n, _)| *n > 0).map(|(colour, shape, n, word)| {
-        view! { <span class="pill" data-state=colour>{icon(shape)} {n} " " {word}</span> " " }
+    let pills = all.into_iter().filter(|(_, _, n, _)| *n > 0).map(|(color, shape, n, word)| {
+        view! { <span class="pill" data-state=color>{icon(shape)} {n} " " {word}</span> " " }
     });
     let pills: Vec<_> = pills.collect();
     (!pills.is_empty()).then(|| view! { <p>{pills}</p> })

@@ -15,10 +15,10 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::calls;
 use super::drop_outcome::{self, Verdict, named};
 use super::edit_dialog::{self, OpenEdit};
 use super::planner::{self, Planner, Unusable};
+use super::server_functions;
 use crate::components::{DialogHandle, Feed};
 use crate::failure::ServerResult;
 use crate::live::Event;
@@ -139,7 +139,7 @@ impl BoardState {
         let feed = Feed::new(Arc::new(first), move || {
             heard.try_update_value(HashMap::clear);
             let name = name.clone();
-            async move { calls::board(name).await.map(Arc::new) }
+            async move { server_functions::board(name).await.map(Arc::new) }
         });
         let lifted = RwSignal::new(None);
         let is_lifted = Memo::new(move |_| lifted.read().is_some());
@@ -413,7 +413,9 @@ impl BoardState {
         let deployment = self.board.read_untracked().id;
         match self.current_planner() {
             Some(planner) => then(Ok(planner.lift(deployment, &nodes))),
-            None => spawn_local(async move { then(calls::lift(deployment, nodes).await) }),
+            None => {
+                spawn_local(async move { then(server_functions::lift(deployment, nodes).await) })
+            }
         }
     }
 
@@ -649,7 +651,7 @@ impl BoardState {
     }
 
     /// Undoes the last edit, or asks for confirmation. A drop that awaits the response is newer
-    /// than all edits, so it is cancelled instead.
+    /// than all edits, so it is canceled instead.
     pub(super) fn undo(self) {
         if self.is_drop_pending() {
             self.end_drag();
@@ -764,7 +766,7 @@ impl BoardState {
         let foretold = self.current_planner().and_then(|planner| planner.effects_with(&put.edits));
         let Put { edits, done, problem, taken } = put;
         self.command(
-            edits::calls::edit(proposal, version, edits),
+            edits::server_functions::edit(proposal, version, edits),
             done,
             Way { foretold, problem, taken },
         );
@@ -776,7 +778,7 @@ impl BoardState {
             return self.go_on();
         };
         self.command(
-            edits::calls::undo(proposal, version),
+            edits::server_functions::undo(proposal, version),
             format!("Undone: {what}."),
             self.default_context(),
         );
@@ -788,7 +790,7 @@ impl BoardState {
             return self.go_on();
         };
         self.command(
-            edits::calls::redo(proposal, version),
+            edits::server_functions::redo(proposal, version),
             format!("Redone: {what}."),
             self.default_context(),
         );

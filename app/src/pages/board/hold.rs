@@ -6,7 +6,7 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::board_state::BoardState;
-use super::calls::Hold;
+use super::server_functions::Hold;
 use crate::addresses;
 use crate::components::action::{on_success, problem_of};
 use crate::components::{

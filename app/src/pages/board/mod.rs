@@ -8,9 +8,9 @@
 mod add_role;
 mod address;
 mod bind;
-pub mod calls;
 mod edit_dialog;
 mod proposal_bar;
+pub mod server_functions;
 
 mod board_state;
 mod cluster_edits;
@@ -51,16 +51,16 @@ use crate::live::use_live;
 use crate::pages::{noderole, part};
 use address::Address;
 use board_state::BoardState;
-use calls::Propose;
 pub(crate) use cluster_edits::RISKS;
 use edit_dialog::OpenEdit;
+use server_functions::Propose;
 
 /// A deployment's board, by the name in the address.
 #[component]
 pub fn BoardPage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
-    let board = Resource::new(move || name.get(), calls::board);
+    let board = Resource::new(move || name.get(), server_functions::board);
     let panel = panel_in_address();
     // Created here and not with the panel: see `Frame`.
     let noderole = Resource::new(move || panel.get(), load_panel);

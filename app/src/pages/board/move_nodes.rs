@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::Problem;
 use api::nodes::NodeSummary;
-use api::nodes::NodesWanted;
+use api::nodes::NodesQuery;
 use api::views::board::DestinationChoice;
 use engine::ids::{DeploymentName, NodeId};
 use engine::plan::{Edit, edit};
@@ -232,8 +232,8 @@ fn search_nodes(
     let ask = move |wanted: String| {
         spawn_local(async move {
             let preselected =
-                NodesWanted { filter: wanted.trim().to_owned(), ..NodesWanted::default() };
-            let answer = nodes::calls::nodes(preselected).await;
+                NodesQuery { filter: wanted.trim().to_owned(), ..NodesQuery::default() };
+            let answer = nodes::server_functions::nodes(preselected).await;
             // The response to an outdated query.
             if filter.try_get_untracked().as_ref() != Some(&wanted) {
                 return;

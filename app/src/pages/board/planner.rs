@@ -22,7 +22,7 @@ use engine::plan::lift::lift;
 use engine::plan::{Edit, Grounded, NumberedEdit};
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
 
-use super::calls;
+use super::server_functions;
 
 /// The base data for planning and its stamp.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ pub(super) fn learn(
 ) -> Result<LoadFuture, SplitLoaderError> {
     Ok(Box::pin(async move {
         let known = last.as_ref().map(|last| last.ground().stamp.clone());
-        let view = calls::planner(deployment, known).await.ok().flatten()?;
+        let view = server_functions::planner(deployment, known).await.ok().flatten()?;
         Some(Planned::of(view, last.as_ref()).map(|planned| Arc::new(planned) as Planner))
     }))
 }

@@ -7,7 +7,7 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::board_state::BoardState;
-use super::calls::SetPriority;
+use super::server_functions::SetPriority;
 use crate::components::action::{on_success, problem_of};
 use crate::components::{
     Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,

@@ -15,7 +15,7 @@ use crate::components::{
     Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,
     warnings,
 };
-use crate::pages::edits::calls::{Discard, Redo, Submit, Undo};
+use crate::pages::edits::server_functions::{Discard, Redo, Submit, Undo};
 use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
 

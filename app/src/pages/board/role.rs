@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::board_state::{BoardState, nodes};
-use super::calls;
+use super::server_functions;
 use crate::components::json::{DataEditor, Draft};
 use crate::pages::edits::{EditForm, Outcome, Reason, SubmitButton};
 use crate::validation::Purpose;
@@ -201,7 +201,7 @@ fn carriers(board_state: BoardState, role: &BoardRole) -> (RwSignal<Vec<NodeId>>
         let (deployment, role) =
             (board_state.board().read_untracked().name.to_string(), role.role.clone());
         spawn_local(async move {
-            if let Ok(all) = calls::carriers(deployment, None, role).await {
+            if let Ok(all) = server_functions::carriers(deployment, None, role).await {
                 bound.try_set(there(&all.noderoles));
                 more.try_set(all.more);
             }

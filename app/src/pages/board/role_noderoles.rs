@@ -6,9 +6,9 @@ use leptos::prelude::*;
 use leptos::task::spawn_local;
 
 use super::board_state::BoardState;
-use super::calls;
 use super::edit_dialog::OpenEdit;
 use super::grid::noderole_view;
+use super::server_functions;
 use crate::addresses;
 use crate::components::rows;
 
@@ -70,7 +70,7 @@ pub(super) fn NodesWithRole(
         let (deployment, asked) = (deployment.clone(), asked.clone());
         spawn_local(async move {
             let of = asked.of_ancestor.map(|name| name.to_string());
-            match calls::carriers(deployment, of, asked.role).await {
+            match server_functions::carriers(deployment, of, asked.role).await {
                 Ok(carriers) => drop(found.try_set(Some(carriers))),
                 Err(failure) => drop(board_state.problem().try_set(Some(failure.0))),
             }

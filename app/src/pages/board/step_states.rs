@@ -3,7 +3,7 @@
 //! steps are shown next to it, counted from the chips.
 
 use api::runs::{StateCounts, StepState};
-use engine::anneal::Wait;
+use engine::anneal::PendingReason;
 use engine::ids::DeploymentName;
 use leptos::prelude::*;
 
@@ -34,7 +34,7 @@ pub(super) fn StepStates(board_state: BoardState) -> impl IntoView {
 /// The list of steps in a state.
 fn way(state: StepState, name: &DeploymentName) -> Option<String> {
     match state {
-        StepState::Error => Some(addresses::pending_in_for(name, Wait::Failed.as_str())),
+        StepState::Error => Some(addresses::pending_in_for(name, PendingReason::Failed.as_str())),
         StepState::Blocked | StepState::Todo => Some(addresses::pending_in(name)),
         StepState::Transition => Some(addresses::running_in(name)),
         StepState::Active | StepState::Proposed => None,

@@ -4,9 +4,9 @@
 //! to the proposal with one command. After an error, the form keeps its input.
 
 mod authors;
-pub mod calls;
 mod node;
 mod noderole;
+pub mod server_functions;
 
 use api::Problem;
 use engine::cluster::NoderoleKey;
@@ -19,9 +19,9 @@ use crate::components::action::problem_of;
 use crate::components::preview::{Preview, PreviewImpact};
 use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
 pub use authors::{JoinNotice, Joining, Step, by, fate, says};
-use calls::ProposeOnNode;
 pub use node::TypedName;
 pub use noderole::Reason;
+use server_functions::ProposeOnNode;
 
 /// A request to add edits to a proposal.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::{Carried, EditContext, EditForm, Outcome, SubmitButton, calls};
+use super::{Carried, EditContext, EditForm, Outcome, SubmitButton, server_functions};
 use crate::components::ProblemNotice;
 use crate::components::json::{DataEditor, Draft};
 use crate::validation::Purpose;
@@ -113,7 +113,7 @@ pub(super) fn OwnData(pen: EditContext, of: Carried, taken: Callback<()>) -> imp
     let request = of.clone();
     if let Some((proposal, _)) = pen.proposal.get_untracked() {
         spawn_local(async move {
-            match calls::drafted(proposal, request.on.node, request.noderole).await {
+            match server_functions::drafted(proposal, request.on.node, request.noderole).await {
                 Ok(noderole) => drop(found.try_set(Some(noderole))),
                 Err(failure) => drop(problem.try_set(Some(failure.0))),
             }

@@ -3,11 +3,11 @@
 
 use api::At;
 use api::calls::{Call, List, list_of};
-use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecksWanted};
+use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecksQuery};
 use leptos::prelude::*;
 
-use super::stored::{self, Whose};
-use super::{calls, came, check_details};
+use super::stored::{self, NodeParam};
+use super::{came, check_details, server_functions};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::list::{ListAddress, columns_of};
@@ -25,7 +25,7 @@ columns_of!(Part {
 });
 
 #[derive(Clone, Copy)]
-struct LooksAt(Whose);
+struct LooksAt(NodeParam);
 
 impl ListPage for LooksAt {
     type Sort = HealthCheckSort;
@@ -56,9 +56,9 @@ impl ListPage for LooksAt {
         let reached = address
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
         let (sort, before) = address.stretch()?;
-        calls::node_looks(
+        server_functions::node_looks(
             name,
-            HealthChecksWanted { reached, text: address.word("text"), sort, before },
+            HealthChecksQuery { reached, text: address.word("text"), sort, before },
         )
         .await
     }
@@ -102,7 +102,7 @@ impl ListPage for LooksAt {
 
 #[component]
 pub fn HealthChecksPage() -> impl IntoView {
-    let node = Whose::read();
+    let node = NodeParam::read();
     let list = ListOf::new(LooksAt(node));
     let title = |name: &str| format!("Health checks of {name}");
     stored::page(

@@ -2,13 +2,13 @@
 
 use api::calls::{Call, List, list_of};
 use api::live::Topic;
-use api::nodes::{NodeNoderole, NodeNoderolePage, NodeNoderoleSort, NodeNoderolesWanted};
+use api::nodes::{NodeNoderole, NodeNoderolePage, NodeNoderoleSort, NodeNoderolesQuery};
 use api::runs::StepState;
 use engine::ids::NoderoleId;
 use leptos::prelude::*;
 
-use super::calls;
-use super::stored::{self, Whose};
+use super::server_functions;
+use super::stored::{self, NodeParam};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::list::{ListAddress, columns_of};
@@ -33,7 +33,7 @@ const STATES: [StepState; 5] = [
 ];
 
 #[derive(Clone, Copy)]
-struct CarriedBy(Whose);
+struct CarriedBy(NodeParam);
 
 impl ListPage for CarriedBy {
     type Sort = NodeNoderoleSort;
@@ -63,9 +63,9 @@ impl ListPage for CarriedBy {
         let name = self.0.name_untracked();
         let state = address.one_of("state", &STATES, StepState::as_str)?;
         let (sort, after) = address.stretch()?;
-        calls::node_noderoles(
+        server_functions::node_noderoles(
             name,
-            NodeNoderolesWanted { state, role: address.word("role"), sort, after },
+            NodeNoderolesQuery { state, role: address.word("role"), sort, after },
         )
         .await
     }
@@ -120,7 +120,7 @@ impl ListPage for CarriedBy {
 
 #[component]
 pub fn NoderolesPage() -> impl IntoView {
-    let node = Whose::read();
+    let node = NodeParam::read();
     let list = ListOf::new(CarriedBy(node));
     let title = |name: &str| format!("Noderoles of {name}");
     stored::page(

@@ -3,13 +3,13 @@
 
 use api::calls::{Call, List, list_of};
 use api::live::Topic;
-use api::values::{ResultLine, ResultLines, ResultOutcome, ResultSort, ResultsWanted};
+use api::values::{ResultLine, ResultLines, ResultOutcome, ResultSort, ResultsQuery};
 use engine::counting::many;
 use engine::ids::RunId;
 use leptos::prelude::*;
 
-use super::calls;
-use super::stored::{self, Whose};
+use super::server_functions;
+use super::stored::{self, NodeParam};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::list::{ListAddress, columns_of};
@@ -27,7 +27,7 @@ columns_of!(Part {
 });
 
 #[derive(Clone, Copy)]
-struct ResultsOn(Whose);
+struct ResultsOn(NodeParam);
 
 impl ListPage for ResultsOn {
     type Sort = ResultSort;
@@ -57,9 +57,9 @@ impl ListPage for ResultsOn {
         let name = self.0.name_untracked();
         let outcome = address.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
         let (sort, before) = address.stretch()?;
-        calls::node_results(
+        server_functions::node_results(
             name,
-            ResultsWanted { outcome, role: address.word("role"), sort, before },
+            ResultsQuery { outcome, role: address.word("role"), sort, before },
         )
         .await
     }
@@ -114,7 +114,7 @@ impl ListPage for ResultsOn {
 
 #[component]
 pub fn ResultsPage() -> impl IntoView {
-    let node_param = Whose::read();
+    let node_param = NodeParam::read();
     let list = ListOf::new(ResultsOn(node_param));
     let title = |name: &str| format!("Results on {name}");
     let about = "Results that runs on this node returned, for use by later attempts. Gantry stores \

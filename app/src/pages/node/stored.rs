@@ -9,9 +9,9 @@ use crate::addresses;
 
 /// The node of a page, from the path.
 #[derive(Clone, Copy)]
-pub(super) struct Whose(Memo<String>);
+pub(super) struct NodeParam(Memo<String>);
 
-impl Whose {
+impl NodeParam {
     pub(super) fn read() -> Self {
         let params = use_params_map();
         Self(Memo::new(move |_| params.read().get("name").unwrap_or_default()))
@@ -30,7 +30,7 @@ impl Whose {
 
 /// The page around a list.
 pub(super) fn page(
-    whose: Whose,
+    whose: NodeParam,
     title: fn(&str) -> String,
     about: &'static str,
     list: AnyView,

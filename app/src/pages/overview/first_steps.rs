@@ -110,14 +110,14 @@ pub(super) fn FirstSteps(
 }
 
 fn line(step: Step, is_current: bool) -> impl IntoView {
-    let (colour, shape, word) = match (step.done, is_current) {
+    let (color, shape, word) = match (step.done, is_current) {
         (true, _) => ("active", Icon::Active, "done"),
         (false, true) => ("todo", Icon::Right, "next"),
         (false, false) => ("blocked", Icon::Todo, "to do"),
     };
     view! {
         <li aria-current=is_current.then_some("step")>
-            <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+            <span class="pill" data-state=color>{icon(shape)} {word}</span>
             <div>
                 <a class="main" href=step.place>{step.title}</a>
                 <p class="muted">{step.how}</p>

@@ -737,7 +737,7 @@ fn tally(noderoles: &[NoderoleDifference]) -> AnyView {
     ];
     let some = all.into_iter().filter(|(_, _, n, _)| *n > 0);
     some.map(
-        |(colour, shape, n, word)| view! { <span class="pill" data-state=colour>{icon(shape)} {n} " " {word}</span> },
+        |(color, shape, n, word)| view! { <span class="pill" data-state=color>{icon(shape)} {n} " " {word}</span> },
     )
     .collect_view()
     .into_any()
@@ -970,12 +970,12 @@ fn value_row(change: Change, talk: AnyView) -> AnyView {
 }
 
 fn mark_pill(mark: Mark) -> AnyView {
-    let (colour, word) = match mark {
+    let (color, word) = match mark {
         Mark::Added => ("proposed", "new"),
         Mark::Removed => ("error", "removed"),
         Mark::Changed => ("warn", "changed"),
     };
-    view! { <span class="pill" data-state=colour>{word}</span> }.into_any()
+    view! { <span class="pill" data-state=color>{word}</span> }.into_any()
 }
 
 #[cfg(test)]

@@ -57,13 +57,13 @@ pub(super) fn Checks(review: RwSignal<ReviewView>) -> impl IntoView {
 /// The findings of lint, each with its remedy.
 fn findings(review: &ReviewView) -> impl IntoView + use<> {
     let line = |finding: &Finding| {
-        let (colour, shape, word) = match finding.level {
+        let (color, shape, word) = match finding.level {
             Level::Error => ("error", Icon::Error, "error"),
             Level::Warning => ("warn", Icon::Warn, "warning"),
         };
         view! {
             <tr>
-                <td data-label="Severity"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+                <td data-label="Severity"><span class="pill" data-state=color>{icon(shape)} {word}</span></td>
                 <td data-label="Check"><code>{finding.check.id()}</code></td>
                 <td data-label="Location">{finding.at.clone()}</td>
                 <td data-label="Finding and remedy">{finding.what.clone()} ". " <span class="muted">{finding.remedy.clone()}</span></td>
@@ -102,7 +102,7 @@ fn passed(review: &ReviewView) -> impl IntoView + use<> {
 }
 
 fn row(state: &RuleResult, evidence: &str) -> impl IntoView + use<> {
-    let (colour, shape, word) = match (state.passes, state.rule) {
+    let (color, shape, word) = match (state.passes, state.rule) {
         (true, _) => ("active", Icon::Check, "passed"),
         (false, Rule::Approvals) => ("warn", Icon::Todo, "pending"),
         (false, _) => ("error", Icon::Cross, "failed"),
@@ -110,7 +110,7 @@ fn row(state: &RuleResult, evidence: &str) -> impl IntoView + use<> {
     view! {
         <tr>
             <td data-label="Rule" class="nowrap"><b>{name(state.rule)}</b></td>
-            <td data-label="Result"><span class="pill" data-state=colour>{icon(shape)} {word}</span></td>
+            <td data-label="Result"><span class="pill" data-state=color>{icon(shape)} {word}</span></td>
             <td data-label="Message">{state.text.clone()}</td>
             <td data-label="Evidence" class="muted">{evidence.to_owned()}</td>
         </tr>

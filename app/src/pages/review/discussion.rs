@@ -8,7 +8,7 @@ use engine::gate::VerdictKind;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use super::calls::{OpenThread, Reply, ResolveThread};
+use super::server_functions::{OpenThread, Reply, ResolveThread};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::action::{on_success, problem_of};
@@ -225,7 +225,7 @@ fn NewThread(
 #[component]
 fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
     let line = |verdict: VerdictView| {
-        let (colour, shape, word) = match verdict.kind {
+        let (color, shape, word) = match verdict.kind {
             VerdictKind::Approve => ("active", Icon::Check, "approved"),
             VerdictKind::RequestChanges => ("warn", Icon::Undo, "requested changes"),
             VerdictKind::Reject => ("error", Icon::Cross, "rejected"),
@@ -234,7 +234,7 @@ fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
             <li>
                 <span class="line">
                     <b>{verdict.person}</b>
-                    <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+                    <span class="pill" data-state=color>{icon(shape)} {word}</span>
                     {verdict.signed.clone().map(|name| view! { <span class="pill flat">"signed with " {name}</span> })}
                     {(!verdict.counts).then(|| view! { <span class="pill flat">"does not count"</span> })}
                     <span class="muted"><Moment at=verdict.at/></span>

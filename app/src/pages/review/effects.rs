@@ -169,7 +169,7 @@ fn secrets(found: &Impact) -> Option<AnyView> {
 }
 
 fn secret_line(change: &SecretChange) -> AnyView {
-    let (colour, word) = match change.change {
+    let (color, word) = match change.change {
         SecretUseChange::Added => ("warn", "added"),
         SecretUseChange::Replaced => ("warn", "replaced"),
         SecretUseChange::Removed => ("", "removed"),
@@ -191,7 +191,7 @@ fn secret_line(change: &SecretChange) -> AnyView {
         <tr>
             <td data-label="Secret"><b><bdi>{change.secret.name.clone()}</bdi></b> " " <span class="muted">{kind}</span></td>
             <td data-label="Version">{change.secret.version} " " <span class="muted">{was}</span></td>
-            <td data-label="Change"><span class="pill" data-state=colour>{word}</span></td>
+            <td data-label="Change"><span class="pill" data-state=color>{word}</span></td>
             <td data-label="Role">
                 {change.role.as_ref().map(ToString::to_string)} " " <span class="muted">{inherited}</span>
             </td>

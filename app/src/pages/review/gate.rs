@@ -9,7 +9,7 @@ use engine::ids::ReviewId;
 use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
-use super::calls::{Commit, Judge, sign_verdict, verdict_options};
+use super::server_functions::{Commit, Judge, sign_verdict, verdict_options};
 use crate::clock::Moment;
 use crate::components::action::{act, on_success, problem_of};
 use crate::components::{

@@ -1,6 +1,5 @@
 //! The page of a review: the changes, the approval policy and the discussion.
 
-pub mod calls;
 mod changes;
 mod checks;
 mod discussion;
@@ -10,6 +9,7 @@ mod files;
 mod gate;
 mod moved;
 mod planned;
+pub mod server_functions;
 mod viewed;
 mod waves;
 
@@ -64,7 +64,7 @@ pub fn ReviewPage() -> impl IntoView {
             let wish = address.get_untracked().wish;
             async move {
                 match id.parse::<ReviewId>() {
-                    Ok(id) if wanted => calls::review_graph(id, wish).await.map(Some),
+                    Ok(id) if wanted => server_functions::review_graph(id, wish).await.map(Some),
                     _ => Ok(None),
                 }
             }
@@ -74,7 +74,7 @@ pub fn ReviewPage() -> impl IntoView {
         move || (id.get(), tab.get() == Tab::Checks),
         |(id, wanted)| async move {
             match id.parse::<ReviewId>() {
-                Ok(id) if wanted => calls::review_report(id).await,
+                Ok(id) if wanted => server_functions::review_report(id).await,
                 _ => Ok(None),
             }
         },
@@ -92,12 +92,12 @@ type Whole = (ReviewView, Discussion, ChangesSinceView, ViewedChanges);
 
 async fn by_text(id: String, after: Option<Anchor>) -> ServerResult<Whole> {
     let id = id.parse::<ReviewId>().map_err(|_| missing())?;
-    let review = calls::review(id, after).await?;
+    let review = server_functions::review(id, after).await?;
     Ok((
         review,
-        calls::discussion(id).await?,
-        calls::changes_since_view(id).await?,
-        calls::viewed_changes(id).await?,
+        server_functions::discussion(id).await?,
+        server_functions::changes_since_view(id).await?,
+        server_functions::viewed_changes(id).await?,
     ))
 }
 
@@ -207,8 +207,8 @@ fn Loaded(
     let (id, proposal) = (first.review, first.proposal);
     let title = first.title.clone();
     let begins = after.clone();
-    let feed = Feed::new(first, move || calls::review(id, begins.clone()));
-    let discussion = Feed::new(said, move || calls::discussion(id));
+    let feed = Feed::new(first, move || server_functions::review(id, begins.clone()));
+    let discussion = Feed::new(said, move || server_functions::discussion(id));
     use_live().hear(
         vec![Topic::Review(id), Topic::Proposal(proposal), Topic::Blueprints],
         NOW,
@@ -297,7 +297,7 @@ fn record_view(id: ReviewId) {
     Effect::new(move |_| {
         leptos::task::spawn_local(async move {
             // A failure only costs a later comparison.
-            let _ = calls::record_view(id).await;
+            let _ = server_functions::record_view(id).await;
         });
     });
 }
@@ -356,7 +356,8 @@ fn ChangeGraph(
 
 /// The graph, once it is loaded.
 pub(super) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -> impl IntoView {
-    let feed = Feed::new(first, move || calls::review_graph(id, address.get_untracked().wish));
+    let feed =
+        Feed::new(first, move || server_functions::review_graph(id, address.get_untracked().wish));
     view! {
         <Graph feed address/>
         <EquivalentCommands of=move |_: FormValues| vec![api::calls::review_graph(id, &address.read().wish)]/>
@@ -460,6 +461,6 @@ fn risk_pill(risk: Risk) -> impl IntoView {
         Risk::Secret => "secrets",
         Risk::Connection => "changes a connection",
     };
-    let colour = if risk == Risk::Rerun { "todo" } else { "warn" };
-    view! { <span class="pill" data-state=colour>{icon(if risk == Risk::Rerun { Icon::Rerun } else { Icon::Warn })} {word}</span> }.into_any()
+    let color = if risk == Risk::Rerun { "todo" } else { "warn" };
+    view! { <span class="pill" data-state=color>{icon(if risk == Risk::Rerun { Icon::Rerun } else { Icon::Warn })} {word}</span> }.into_any()
 }

@@ -54,10 +54,10 @@ fn stage(found: StageReport) -> impl IntoView {
         ("blocked by", "error", Icon::Blocked, found.blocked_by),
     ];
     let parts = parts.into_iter().filter(|(_, _, _, lines)| !lines.is_empty()).map(
-        |(word, colour, shape, lines)| {
+        |(word, color, shape, lines)| {
             view! {
                 <div class="part">
-                    <span class="pill" data-state=colour>{icon(shape)} {word}</span>
+                    <span class="pill" data-state=color>{icon(shape)} {word}</span>
                     <ul>{lines.into_iter().map(line).collect_view()}</ul>
                 </div>
             }

@@ -24,7 +24,7 @@ use leptos::task::spawn_local;
 use wasm_bindgen::JsCast;
 use wasm_bindgen::prelude::Closure;
 
-use super::calls::{self, MarkViewed};
+use super::server_functions::{self, MarkViewed};
 use crate::components::{Icon, icon};
 
 /// Cards that are viewed within this time share one request.
@@ -89,7 +89,7 @@ impl Marks {
         spawn_local(async move {
             for some in waiting.chunks(MAX_BATCH) {
                 let words: Vec<String> = some.iter().map(ToString::to_string).collect();
-                match calls::mark_viewed(self.review, words.join(" ")).await {
+                match server_functions::mark_viewed(self.review, words.join(" ")).await {
                     Ok(now) => drop(self.opened.try_update(|known| known.more(now))),
                     Err(_) => {
                         let some = some.to_vec();

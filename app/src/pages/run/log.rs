@@ -20,7 +20,7 @@ use leptos::task::spawn_local;
 
 use super::log_search::Search;
 use super::log_text::{BLOCK_LINES, Line, LineSplitter, earlier};
-use super::{TAIL_BYTES, calls};
+use super::{TAIL_BYTES, server_functions};
 use crate::addresses;
 use crate::clock::{exact, time_of_day};
 use crate::components::{Icon, ProblemNotice, icon};
@@ -141,7 +141,7 @@ impl Log {
         }
         let (from, span) = (self.next.get_untracked(), self.span.get_value());
         spawn_local(async move {
-            let answer = calls::log(self.run, from).await;
+            let answer = server_functions::log(self.run, from).await;
             let Some(now) = self.span.try_get_value() else { return };
             let mut again = false;
             self.under_way.try_update_value(|way| again = std::mem::take(way).1);
@@ -171,7 +171,7 @@ impl Log {
             *span
         });
         spawn_local(async move {
-            let answer = calls::log(self.run, offset).await;
+            let answer = server_functions::log(self.run, offset).await;
             if self.span.try_get_value() != span {
                 return;
             }
@@ -204,9 +204,9 @@ impl Log {
 
     /// Fetches the bytes between two offsets in as many requests as necessary.
     async fn fetch(self, from: i64, until: i64) -> ServerResult<LogPart> {
-        let mut whole = calls::log(self.run, from).await?;
+        let mut whole = server_functions::log(self.run, from).await?;
         while whole.next < until {
-            let more = calls::log(self.run, whole.next).await?;
+            let more = server_functions::log(self.run, whole.next).await?;
             if more.next <= whole.next {
                 break;
             }

@@ -13,7 +13,7 @@ use engine::ids::RunId;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::calls;
+use super::server_functions;
 
 /// The delay after the last keystroke before the search starts.
 const DEBOUNCE: Duration = Duration::from_millis(250);
@@ -88,7 +88,7 @@ impl Search {
         let (number, any_case) = (self.number.get_value(), self.any_case.get_untracked());
         let after = self.next.get_value();
         spawn_local(async move {
-            let answer = calls::search_log(self.run, text, any_case, after).await;
+            let answer = server_functions::search_log(self.run, text, any_case, after).await;
             if self.number.try_get_value() != Some(number) {
                 return;
             }

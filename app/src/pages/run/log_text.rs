@@ -87,7 +87,7 @@ pub(super) fn earlier(part: &LogPart, until: i64) -> Vec<Line> {
     LineSplitter::default().take(&before)
 }
 
-/// A line as a terminal displays it: without line end and colours, and only the text after the last
+/// A line as a terminal displays it: without line end and colors, and only the text after the last
 /// carriage return.
 fn shown(line: &str) -> String {
     let line = line.trim_end_matches(['\n', '\r']);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_and_overwritten_text_are_removed() {
+    fn colors_and_overwritten_text_are_removed() {
         assert_eq!(shown("\u{1b}[1;31mred\u{1b}[0m and\tplain\r\n"), "red and\tplain");
         assert_eq!(shown("10%\r50%\r100%\n"), "100%");
         assert_eq!(shown("\u{1b}"), "");

@@ -1,9 +1,9 @@
 //! A run: its live log, its input and its result.
 
-pub mod calls;
 mod log;
 mod log_search;
 mod log_text;
+pub mod server_functions;
 
 use api::live::Topic;
 use api::runs::{LogPart, RunState, RunSummary, RunView};
@@ -27,8 +27,8 @@ use crate::components::{
 use crate::failure::{Failure, ServerResult};
 use crate::live::{Event, use_live};
 use crate::pages::node::has_page;
-use calls::Cancel;
 use log::{Log, LogView};
+use server_functions::Cancel;
 
 /// The number of bytes from the end of the log that the page loads with.
 const TAIL_BYTES: i64 = 64 * 1024;
@@ -43,8 +43,8 @@ pub fn RunPage() -> impl IntoView {
 
 async fn by_text(id: String) -> ServerResult<(RunView, LogPart)> {
     let id = id.parse::<RunId>().map_err(|_| missing())?;
-    let run = calls::run(id).await?;
-    let part = calls::log(id, -TAIL_BYTES).await?;
+    let run = server_functions::run(id).await?;
+    let part = server_functions::log(id, -TAIL_BYTES).await?;
     Ok((run, part))
 }
 
@@ -66,7 +66,7 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
     let (id, cursor) = (first.run.id, first.cursor);
     let title = format!("Run {id}: {} on {}", first.run.role, first.run.fqdn);
     let log = Log::new(id, &part);
-    let feed = Feed::new(first, move || calls::run(id));
+    let feed = Feed::new(first, move || server_functions::run(id));
     let run = feed.value();
     let hear = move |events: &[Event]| {
         for event in events {
@@ -123,7 +123,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
         open.get().then(|| {
             view! {
                 <button class="button danger" type="button" commandfor="cancel-run" command="show-modal" disabled=move || reason.read().is_some() title=move || reason.get() on:click=dialog.on_click()>
-                    {icon(Icon::Cancelled)}
+                    {icon(Icon::Canceled)}
                     "Cancel run"
                 </button>
             }

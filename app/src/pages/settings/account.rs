@@ -7,8 +7,8 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_query_map;
 
-use super::calls::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
 use super::passkeys::{PASSKEYS_ID, Passkeys, RegisterForm};
+use super::server_functions::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
 use super::tokens::Tokens;
 use super::{ADMIN, SettingsTabs, in_words};
 use crate::addresses;
@@ -24,7 +24,7 @@ type AccountData = (MyAccount, Vec<TokenView>);
 pub fn Account() -> impl IntoView {
     let query = use_query_map();
     let asked = query.read_untracked().get("set").is_some();
-    let account = Resource::new(|| (), |()| calls::account());
+    let account = Resource::new(|| (), |()| server_functions::account());
     view! {
         <Title text="My account"/>
         <div class="head">
@@ -39,7 +39,7 @@ pub fn Account() -> impl IntoView {
 #[component]
 fn Shown(first: AccountData, asked: bool) -> impl IntoView {
     let is_admin = first.0.permissions.iter().any(|word| word == ADMIN);
-    let feed = Feed::new(first, calls::account);
+    let feed = Feed::new(first, server_functions::account);
     let own = feed.value();
     let tokens = Signal::derive(move || own.read().1.clone());
     let person = Memo::new(move |_| own.read().0.person.clone());

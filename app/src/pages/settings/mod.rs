@@ -1,11 +1,11 @@
 //! Settings: your own account, the approval policy and, for admins, all accounts.
 
 pub mod account;
-pub mod calls;
 pub(crate) mod passkeys;
 pub mod people;
 pub mod person;
 pub mod policy;
+pub mod server_functions;
 pub mod tokens;
 
 use api::people::Grant;

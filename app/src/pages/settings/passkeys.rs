@@ -6,7 +6,7 @@ use engine::ids::PasskeyId;
 use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
-use super::calls::{self, RevokePasskey};
+use super::server_functions::{self, RevokePasskey};
 use crate::clock::Moment;
 use crate::components::action::{act, on_success, problem_of};
 use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
@@ -165,15 +165,15 @@ pub(crate) fn RegisterForm(changed: Callback<()>) -> impl IntoView {
 }
 
 async fn registered(name: String) -> ServerResult<PasskeyView> {
-    let asked = calls::passkey_options().await?;
+    let asked = server_functions::passkey_options().await?;
     let answer = passkey::create(asked.options).await.map_err(refused)?;
-    calls::register_passkey(PasskeyRequest { name, answer }).await
+    server_functions::register_passkey(PasskeyRequest { name, answer }).await
 }
 
 async fn confirmed(id: PasskeyId) -> ServerResult<PasskeyView> {
-    let request = calls::confirmation_options(id).await?;
+    let request = server_functions::confirmation_options(id).await?;
     let answer = passkey::get(request.options).await.map_err(refused)?;
-    calls::confirm_passkey(id, Signature { nonce: request.nonce, answer }).await
+    server_functions::confirm_passkey(id, Signature { nonce: request.nonce, answer }).await
 }
 
 /// The error for a passkey that the browser could not use.

@@ -2,13 +2,13 @@
 
 use api::calls::List;
 use api::people::PersonSort;
-use api::people::{AccountKind, CreatedPerson, Grant, PeopleWanted, PersonPage, PersonView};
+use api::people::{AccountKind, CreatedPerson, Grant, PeopleQuery, PersonPage, PersonView};
 use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 
-use super::calls::{self, AddPerson};
+use super::server_functions::{self, AddPerson};
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
 use crate::addresses;
 use crate::clock::Moment;
@@ -79,7 +79,7 @@ impl ListPage for AllAccounts {
         let disabled =
             address.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = address.stretch()?;
-        calls::people(PeopleWanted {
+        server_functions::people(PeopleQuery {
             filter: address.word("filter"),
             kind: Some(self.kind),
             disabled,

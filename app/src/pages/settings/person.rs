@@ -8,8 +8,10 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
-use super::calls::{self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled};
 use super::passkeys::Passkeys;
+use super::server_functions::{
+    self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled,
+};
 use super::tokens::Tokens;
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
 use crate::addresses;
@@ -39,7 +41,7 @@ pub fn PersonPage() -> impl IntoView {
 
 async fn by_text(id: String) -> ServerResult<Found> {
     let id = id.parse::<PersonId>().map_err(|_| missing())?;
-    calls::person(id).await
+    server_functions::person(id).await
 }
 
 fn missing() -> Failure {
@@ -68,7 +70,7 @@ fn Shown(first: Found) -> impl IntoView {
     let id = first.0.person.id;
     let service = first.0.person.kind == AccountKind::Service;
     let name = first.0.person.name.clone();
-    let feed = Feed::new(first, move || calls::person(id));
+    let feed = Feed::new(first, move || server_functions::person(id));
     let found = feed.value();
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());

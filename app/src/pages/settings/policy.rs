@@ -6,7 +6,7 @@
 
 use api::calls;
 use api::deployments::DeploymentPage;
-use api::deployments::DeploymentsWanted;
+use api::deployments::DeploymentsQuery;
 use api::live::Topic;
 use api::overview::PolicyView;
 use engine::counting::many;
@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use super::SettingsTabs;
-use super::calls::{ProposePolicy, policy};
+use super::server_functions::{ProposePolicy, policy};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::action::problem_of;
@@ -34,7 +34,7 @@ use crate::permissions::{OPERATOR, with_permission};
 type Both = (PolicyView, DeploymentPage);
 
 async fn both() -> ServerResult<Both> {
-    Ok((policy().await?, deployments(DeploymentsWanted::default()).await?))
+    Ok((policy().await?, deployments(DeploymentsQuery::default()).await?))
 }
 
 async fn load_with_permission() -> ServerResult<(Both, bool)> {

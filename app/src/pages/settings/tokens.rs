@@ -9,7 +9,7 @@ use engine::ids::PersonId;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use super::calls::{CreateToken, RevokeToken};
+use super::server_functions::{CreateToken, RevokeToken};
 use crate::clock::Moment;
 use crate::components::action::{last_of, on_success, problem_of};
 use crate::components::{

@@ -207,7 +207,7 @@ pub const MAX_NODES_WITH_ROLE: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-pub struct RoleNoderolesWanted {
+pub struct RoleNoderolesQuery {
     /// Name of the role.
     pub role: RoleName,
     /// Name of the ancestor that the role belongs to, if it does.
@@ -221,7 +221,7 @@ pub struct RoleNoderolesWanted {
     pub after: Option<NoderoleId>,
 }
 
-impl RoleNoderolesWanted {
+impl RoleNoderolesQuery {
     /// Selects all noderoles of the deployment's own role.
     pub fn of(role: RoleName) -> Self {
         Self { role, of_ancestor: None, node: String::new(), after: None }

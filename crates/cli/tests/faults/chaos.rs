@@ -49,7 +49,7 @@ enum Fault {
     DiskFull,
     NothingHeard,
     WrongClock,
-    RunCancelled,
+    RunCanceled,
 }
 
 impl Fault {
@@ -66,7 +66,7 @@ impl Fault {
         Self::DiskFull,
         Self::NothingHeard,
         Self::WrongClock,
-        Self::RunCancelled,
+        Self::RunCanceled,
     ];
 }
 
@@ -85,7 +85,7 @@ impl fmt::Display for Fault {
             Self::DiskFull => "disk full on the node",
             Self::NothingHeard => "notifications lost",
             Self::WrongClock => "worker's clock an hour off",
-            Self::RunCancelled => "run cancelled",
+            Self::RunCanceled => "run canceled",
         })
     }
 }
@@ -312,7 +312,7 @@ impl Chaos {
                 let what = What::Deaf(self.world.deafen().await);
                 self.broken.push(Broken { until: later, what });
             }
-            Fault::RunCancelled => return self.cancel().await,
+            Fault::RunCanceled => return self.cancel().await,
         }
         true
     }

@@ -10,14 +10,14 @@ use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::time::{Duration, timeout};
 
-use crate::house::{House, Plan, has};
+use crate::installation::{Installation, Plan, has};
 
 const SECRET: &str = "canary-secret-zephyr-4713";
 const METRICS: &str = "canary-metrics-mistral-4714";
 const PASSWORD: &str = "canary-database-sirocco-4715";
 
 const BARCLAMP: &str = "
-barclamp: {name: house, version: '1', description: For tests}
+barclamp: {name: installation, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -45,7 +45,7 @@ data:
 ";
 
 struct Cage {
-    house: House,
+    installation: Installation,
     canaries: Vec<(&'static str, String)>,
     review: String,
 }
@@ -70,7 +70,7 @@ impl Cage {
         headers: &[(&str, &str)],
         body: &Value,
     ) -> (u16, String) {
-        let server = self.house.address.trim_start_matches("http://").to_owned();
+        let server = self.installation.address.trim_start_matches("http://").to_owned();
         let stream = TcpStream::connect(&server).await.unwrap();
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.unwrap();
@@ -101,7 +101,7 @@ impl Cage {
 
     /// Searches everything that is stored.
     async fn stored(&self) {
-        let admin = self.house.admin().await;
+        let admin = self.installation.admin().await;
         let tables: Vec<String> = sqlx::query_scalar(
             "SELECT relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'",
         )
@@ -143,33 +143,37 @@ impl Cage {
 
 async fn caged() -> Cage {
     let barclamps = vec![
-        ("house/house.yml", BARCLAMP.to_owned()),
-        ("house/scripts/tells/10-say", TELLS.to_owned()),
-        ("house/scripts/fails/10-say", format!("{TELLS}{FAILS}")),
+        ("installation/installation.yml", BARCLAMP.to_owned()),
+        ("installation/scripts/tells/10-say", TELLS.to_owned()),
+        ("installation/scripts/fails/10-say", format!("{TELLS}{FAILS}")),
     ];
     let environment = vec![("GANTRY_METRICS_TOKEN", METRICS.to_owned())];
     let plan =
         Plan { barclamps, roles: vec!["tells", "fails"], environment, password: Some(PASSWORD) };
-    let mut house = House::of(plan).await;
-    std::fs::create_dir_all(house.secrets().join("deploy/key")).unwrap();
-    std::fs::write(house.secrets().join("deploy/key/1"), format!("{SECRET}\n")).unwrap();
-    let descriptor = house.secrets().join("deploy/key/secret.toml");
+    let mut installation = Installation::of(plan).await;
+    std::fs::create_dir_all(installation.secrets().join("deploy/key")).unwrap();
+    std::fs::write(installation.secrets().join("deploy/key/1"), format!("{SECRET}\n")).unwrap();
+    let descriptor = installation.secrets().join("deploy/key/secret.toml");
     std::fs::write(descriptor, "kind = \"data\"\ndeployments = [\"*\"]\n").unwrap();
-    let review = house.submitted(DECLARED);
-    house.committed(&review);
-    house.start_worker();
-    house.reaches("tells", "active", 1).await;
-    house.reaches("fails", "error", 1).await;
-    assert!((1..=2).all(|n| has(&house.root(n).join("heard"), SECRET)), "the runs had the secret");
+    let review = installation.submitted(DECLARED);
+    installation.committed(&review);
+    installation.start_worker();
+    installation.reaches("tells", "active", 1).await;
+    installation.reaches("fails", "error", 1).await;
+    assert!(
+        (1..=2).all(|n| has(&installation.root(n).join("heard"), SECRET)),
+        "the runs had the secret"
+    );
     let contexts =
-        std::fs::read_to_string(house.folder.path().join("config/gantry/contexts.toml")).unwrap();
+        std::fs::read_to_string(installation.folder.path().join("config/gantry/contexts.toml"))
+            .unwrap();
     let sessions: Vec<String> = contexts
         .split('"')
         .filter_map(|text| text.strip_prefix("gantry_session=").map(str::to_owned))
         .collect();
     let [ada, bo] = sessions.as_slice() else { panic!("two people are in: {}", sessions.len()) };
     let make = ["token", "create", "--name", "ci", "--may", "viewer", "--json"];
-    let token = house.gantry(&make).json()["token"].as_str().unwrap().to_owned();
+    let token = installation.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let canaries = vec![
         ("the secret", SECRET.to_owned()),
         ("the metrics token", METRICS.to_owned()),
@@ -178,7 +182,7 @@ async fn caged() -> Cage {
         ("bo's session", bo.clone()),
         ("the token", token),
     ];
-    Cage { house, canaries, review }
+    Cage { installation, canaries, review }
 }
 
 /// Everything readable: every GET in the OpenAPI document, and the pages.
@@ -186,8 +190,8 @@ async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
     let (_, contract) =
         cage.ask(Method::GET, "/api/v1/openapi.json", &[("cookie", cookie)], &Value::Null).await;
     let contract: Value = serde_json::from_str(&contract).unwrap();
-    let house = &cage.house;
-    let json = |words: &[&str]| house.gantry(&[words, &["--json"]].concat()).json();
+    let installation = &cage.installation;
+    let json = |words: &[&str]| installation.gantry(&[words, &["--json"]].concat()).json();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let runs = json(&["run", "list"]);
     let of = |role: &str| {
@@ -299,7 +303,8 @@ async fn secret_printed_by_script_is_leaked_nowhere() {
 
     // A review names the secret and its version.
     for more in [&[][..], &["--json"]] {
-        let said = cage.house.gantry(&[&["review", "show", &cage.review][..], more].concat());
+        let said =
+            cage.installation.gantry(&[&["review", "show", &cage.review][..], more].concat());
         cage.check("gantry review show", &(said.out.clone() + &said.err));
         let page = said.ok();
         assert!(page.contains("deploy/key") && page.contains("version"), "{page}");
@@ -321,27 +326,28 @@ async fn secret_printed_by_script_is_leaked_nowhere() {
     );
     let retry = json!({"reason": "look again"});
     let noderole =
-        cage.house.gantry(&["noderole", "show", "n2/fails", "--json"]).json()["id"].clone();
+        cage.installation.gantry(&["noderole", "show", "n2/fails", "--json"]).json()["id"].clone();
     let retry_at = format!("/api/v1/noderoles/{}/retry", noderole.as_str().unwrap());
     assert!(cage.ask(Method::POST, &retry_at, &as_ada, &retry).await.0 < 300);
-    cage.house.reaches("fails", "error", 1).await;
+    cage.installation.reaches("fails", "error", 1).await;
     for words in [&["logs"][..], &["run", "show"]] {
-        for run in cage.house.gantry(&["run", "list", "--json"]).json()["runs"].as_array().unwrap()
+        for run in
+            cage.installation.gantry(&["run", "list", "--json"]).json()["runs"].as_array().unwrap()
         {
             let id = run["id"].to_string();
-            let said = cage.house.gantry(&[words, &[id.as_str()]].concat());
+            let said = cage.installation.gantry(&[words, &[id.as_str()]].concat());
             cage.check(&format!("gantry {words:?}"), &(said.out + &said.err));
         }
     }
 
     // The database is unavailable for a while. No error may contain its URL.
     cage.stored().await;
-    cage.house.loses_its_database();
+    cage.installation.loses_its_database();
     let (status, _) = cage.ask(Method::GET, "/api/v1/overview", &as_ada, &Value::Null).await;
     assert_eq!(status, 503);
     tokio::time::sleep(Duration::from_secs(2)).await;
-    cage.house.postgres.ensure_running().await.unwrap();
-    let log = cage.house.log();
+    cage.installation.postgres.ensure_running().await.unwrap();
+    let log = cage.installation.log();
     assert!(log.contains("worker") && log.contains("/api/v1/"), "it is the log of both");
     cage.check("the log", &log);
     cage.stored().await;

@@ -5,6 +5,6 @@
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
 mod canary;
-mod house;
+mod installation;
 mod proof;
 mod restoring;

@@ -4,10 +4,10 @@
 use engine::Hash;
 use serde_json::Value;
 
-use crate::house::{House, Plan, Said};
+use crate::installation::{Installation, Plan, Said};
 
 const BARCLAMP: &str = "
-barclamp: {name: house, version: '1', description: For tests}
+barclamp: {name: installation, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -17,23 +17,27 @@ const SCRIPT: &str = "#!/bin/sh\ntrue\n";
 const DECLARED: &str = "deployment: web\nbindings: {app: [n1]}\n";
 
 /// A reviewed and committed change with its run.
-async fn history() -> House {
+async fn history() -> Installation {
     let barclamps = vec![
-        ("house/house.yml", BARCLAMP.to_owned()),
-        ("house/scripts/app/10-run", SCRIPT.to_owned()),
+        ("installation/installation.yml", BARCLAMP.to_owned()),
+        ("installation/scripts/app/10-run", SCRIPT.to_owned()),
     ];
-    let mut house =
-        House::of(Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None })
-            .await;
-    house.start_worker();
-    let review = house.submitted(DECLARED);
-    assert_eq!(house.committed(&review), "2");
-    house.reaches("app", "active", 1).await;
-    house.worker = None;
-    house
+    let mut installation = Installation::of(Plan {
+        barclamps,
+        roles: vec!["app"],
+        environment: Vec::new(),
+        password: None,
+    })
+    .await;
+    installation.start_worker();
+    let review = installation.submitted(DECLARED);
+    assert_eq!(installation.committed(&review), "2");
+    installation.reaches("app", "active", 1).await;
+    installation.worker = None;
+    installation
 }
 
-impl House {
+impl Installation {
     /// The lines of `gantry audit export`.
     async fn exported(&self) -> Vec<String> {
         let admin = self.admin().await;
@@ -69,9 +73,9 @@ fn document(lines: &[String], kind: &str, text: &str) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_or_altered_line_of_an_export_is_named() {
-    let house = history().await;
-    let lines = house.exported().await;
-    let said = house.verifies(&lines).ok();
+    let installation = history().await;
+    let lines = installation.exported().await;
+    let said = installation.verifies(&lines).ok();
     assert!(
         said.contains("2 blueprints have the approvals that their policies require. 1 runs match"),
         "{said}"
@@ -81,7 +85,7 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     let seq = serde_json::from_str::<Value>(&lines[entry]).unwrap()["seq"].as_u64().unwrap();
     let removed = [
         (entry, format!("Entry {}", seq + 1)),
-        (row(&lines, "barclamp"), "barclamp house 1: it is missing".to_owned()),
+        (row(&lines, "barclamp"), "barclamp installation 1: it is missing".to_owned()),
         (row(&lines, "policy"), "policy 1: it is missing".to_owned()),
         (row(&lines, "review"), "review 1: it is missing".to_owned()),
         (row(&lines, "verdict"), "verdict 1: it is missing".to_owned()),
@@ -93,13 +97,16 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     for (line, name) in removed {
         let mut rest = lines.clone();
         rest.remove(line);
-        house.verifies(&rest).no(1, &name);
+        installation.verifies(&rest).no(1, &name);
     }
 
     let documents = [
-        (document(&lines, "barclamp", "house"), "barclamp house 1"),
-        (document(&lines, "role", "\"name\":\"app\""), "role app of barclamp house 1"),
-        (document(&lines, "script", SCRIPT), "script 10-run of role app of barclamp house 1"),
+        (document(&lines, "barclamp", "installation"), "barclamp installation 1"),
+        (document(&lines, "role", "\"name\":\"app\""), "role app of barclamp installation 1"),
+        (
+            document(&lines, "script", SCRIPT),
+            "script 10-run of role app of barclamp installation 1",
+        ),
         (document(&lines, "policy", ""), "policy 1"),
         (document(&lines, "root", ""), "the root of blueprint 2"),
         (document(&lines, "deployment", ""), "deployment "),
@@ -111,7 +118,7 @@ async fn removed_or_altered_line_of_an_export_is_named() {
         let hash = Hash::of_bytes(body.as_bytes());
         let mut rest = lines.clone();
         rest.remove(at);
-        let said = house.verifies(&rest).no(1, &format!("its document {hash} is missing"));
+        let said = installation.verifies(&rest).no(1, &format!("its document {hash} is missing"));
         assert!(
             said.err.contains("Invalid export")
                 && said.err.contains(&format!("Verification failed at {name}")),
@@ -120,7 +127,8 @@ async fn removed_or_altered_line_of_an_export_is_named() {
         line["body"] = format!("{body} ").into();
         let mut altered = lines.clone();
         altered[at] = line.to_string();
-        let said = house.verifies(&altered).no(1, &format!("its document {hash} was altered"));
+        let said =
+            installation.verifies(&altered).no(1, &format!("its document {hash} was altered"));
         assert!(
             said.err.contains("Invalid export")
                 && said.err.contains(&format!("Verification failed at {name}")),
@@ -141,7 +149,7 @@ async fn removed_or_altered_line_of_an_export_is_named() {
         line["row"][field] = "altered".into();
         let mut altered = lines.clone();
         altered[at] = line.to_string();
-        let said = house.verifies(&altered).no(1, "it was altered: entry");
+        let said = installation.verifies(&altered).no(1, "it was altered: entry");
         assert!(
             said.err.contains("Invalid export")
                 && said.err.contains(&format!("Verification failed at {table} ")),
@@ -150,7 +158,7 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     }
     let mut altered = lines.clone();
     altered[entry] = altered[entry].replace("\\\"", "\\\" ");
-    house.verifies(&altered).no(
+    installation.verifies(&altered).no(
         1,
         &format!(
             "Entry {seq} was altered: its text does not match its \
@@ -161,16 +169,16 @@ async fn removed_or_altered_line_of_an_export_is_named() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn verify_names_a_target_without_its_approval() {
-    let house = history().await;
-    house.as_application(&["verify"]).ok();
-    let admin = house.admin().await;
+    let installation = history().await;
+    installation.as_application(&["verify"]).ok();
+    let admin = installation.admin().await;
     for sql in
         ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE review_id = 1"]
     {
         sqlx::query(sql).execute(&admin).await.unwrap();
     }
     admin.close().await;
-    let said = house.as_application(&["verify"]);
+    let said = installation.as_application(&["verify"]);
     assert!(said.code == Some(1) && said.out.contains("approvals of blueprint 2"), "{said:?}");
-    house.verifies(&house.exported().await).no(1, "verdict 1: it is missing");
+    installation.verifies(&installation.exported().await).no(1, "verdict 1: it is missing");
 }

@@ -6,10 +6,10 @@ use std::process::Command;
 use control::people::People;
 use tokio::time::Duration;
 
-use crate::house::{House, Plan};
+use crate::installation::{Installation, Plan};
 
 const BARCLAMP: &str = "
-barclamp: {name: house, version: '1', description: For tests}
+barclamp: {name: installation, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -46,7 +46,7 @@ fn programs() -> PathBuf {
         .map_or_else(PathBuf::new, |newest| format!("/usr/lib/postgresql/{newest}/bin").into())
 }
 
-impl House {
+impl Installation {
     /// Runs an operator's commands as a superuser of PostgreSQL.
     fn types(&self, commands: &str) {
         let folder = self.folder.path().join("backup");
@@ -96,69 +96,72 @@ impl House {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restore_keeps_backup_and_voids_later_changes() {
     let barclamps = vec![
-        ("house/house.yml", BARCLAMP.to_owned()),
-        ("house/scripts/app/10-run", SCRIPT.to_owned()),
+        ("installation/installation.yml", BARCLAMP.to_owned()),
+        ("installation/scripts/app/10-run", SCRIPT.to_owned()),
     ];
     let plan = Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None };
-    let mut house = House::of(plan).await;
-    house.start_worker();
-    let review = house.submitted(ONE);
-    assert_eq!(house.committed(&review), "2");
-    house.reaches("app", "active", 1).await;
-    let old = house.submitted(TWO);
-    house.gantry(&["review", "approve", &old, "--context", "bo"]).ok();
-    let (spent, unspent) = (house.link().await, house.link().await);
-    let comes_in = |house: &House, link: &str| {
-        let said =
-            house.told(&["context", "add", "again", "--replace", "--server", &house.address], link);
+    let mut installation = Installation::of(plan).await;
+    installation.start_worker();
+    let review = installation.submitted(ONE);
+    assert_eq!(installation.committed(&review), "2");
+    installation.reaches("app", "active", 1).await;
+    let old = installation.submitted(TWO);
+    installation.gantry(&["review", "approve", &old, "--context", "bo"]).ok();
+    let (spent, unspent) = (installation.link().await, installation.link().await);
+    let comes_in = |installation: &Installation, link: &str| {
+        let said = installation.told(
+            &["context", "add", "again", "--replace", "--server", &installation.address],
+            link,
+        );
         // Signing in makes that context the default, so switch back.
-        house.gantry(&["context", "use", "ada"]).ok();
+        installation.gantry(&["context", "use", "ada"]).ok();
         said
     };
-    comes_in(&house, &spent).ok();
+    comes_in(&installation, &spent).ok();
 
-    house.types(&commands("Back up"));
+    installation.types(&commands("Back up"));
 
     // Events after the backup: a commit, its effect on a machine, and a used link.
-    assert_eq!(house.gantry(&["review", "commit", &old, "--json"]).json()["blueprint"], 3);
-    house.reaches("app", "active", 2).await;
-    assert_eq!((house.runs_on(1), house.runs_on(2)), (1, 1));
-    comes_in(&house, &unspent).ok();
-    let before = house.newest_run().await;
-    house.worker = None;
-    house.server = None;
+    assert_eq!(installation.gantry(&["review", "commit", &old, "--json"]).json()["blueprint"], 3);
+    installation.reaches("app", "active", 2).await;
+    assert_eq!((installation.runs_on(1), installation.runs_on(2)), (1, 1));
+    comes_in(&installation, &unspent).ok();
+    let before = installation.newest_run().await;
+    installation.worker = None;
+    installation.server = None;
 
-    house.types(&commands("Restore"));
-    let said = house.as_owner(&["migrate", "--restored"]).ok();
+    installation.types(&commands("Restore"));
+    let said = installation.as_owner(&["migrate", "--restored"]).ok();
     assert!(said.contains("The database is now in epoch 2. Submit open changes again."), "{said}");
-    let said = house.as_application(&["verify"]).ok();
+    let said = installation.as_application(&["verify"]).ok();
     assert!(
         said.starts_with("Blueprint 2: all rows of ") && said.contains("match its documents"),
         "{said}"
     );
-    house.start_server();
+    installation.start_server();
 
     // An approval from before the restore is void, and nothing remains of the events after the
     // backup.
-    house.gantry(&["review", "commit", &old, "--json"]).no(5, "other_epoch");
-    assert_eq!(house.gantry(&["blueprint", "list", "--json"]).json()["head"], 2);
+    installation.gantry(&["review", "commit", &old, "--json"]).no(5, "other_epoch");
+    assert_eq!(installation.gantry(&["blueprint", "list", "--json"]).json()["head"], 2);
     // A link used before the backup stays used. A link used after it becomes valid again, as the
     // chapter warns.
-    let refused = comes_in(&house, &spent);
+    let refused = comes_in(&installation, &spent);
     assert_ne!(refused.code, Some(0), "{refused:?}");
-    comes_in(&house, &unspent).ok();
+    comes_in(&installation, &unspent).ok();
 
     let proposal =
-        house.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"].to_string();
+        installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
+            .to_string();
     let submit = ["proposal", "submit", &proposal, "--title", "Again", "--json"];
-    let again = house.gantry(&submit).json()["review"].to_string();
+    let again = installation.gantry(&submit).json()["review"].to_string();
     assert_ne!(again, old);
-    house.gantry(&["review", "commit", &again]).no(5, "approval");
-    assert_eq!(house.committed(&again), "3", "the number is given again");
-    house.start_worker();
-    house.reaches("app", "active", 2).await;
+    installation.gantry(&["review", "commit", &again]).no(5, "approval");
+    assert_eq!(installation.committed(&again), "3", "the number is given again");
+    installation.start_worker();
+    installation.reaches("app", "active", 2).await;
     // The node has seen this attempt number in the previous epoch. The attempt starts, because its
     // epoch is newer.
-    assert!(house.newest_run().await <= before, "numbers of attempts are given again");
-    assert_eq!((house.runs_on(1), house.runs_on(2)), (1, 2));
+    assert!(installation.newest_run().await <= before, "numbers of attempts are given again");
+    assert_eq!((installation.runs_on(1), installation.runs_on(2)), (1, 2));
 }

@@ -111,7 +111,7 @@ pub(crate) enum Node {
         /// The node: full name, unique first label, or id
         node: String,
         /// Outcome of the run
-        #[arg(long, value_parser = ["succeeded", "failed", "cancelled", "late"])]
+        #[arg(long, value_parser = ["succeeded", "failed", "canceled", "late"])]
         outcome: Option<String>,
         /// Name of the role
         #[arg(long, value_name = "NAME")]

@@ -24,7 +24,7 @@ pub(crate) struct OutputFormat {
     pub(crate) json: bool,
     /// Columns of the terminal, or `None` without a terminal.
     pub(crate) width: Option<usize>,
-    colour: bool,
+    color: bool,
 }
 
 impl OutputFormat {
@@ -35,7 +35,7 @@ impl OutputFormat {
         let width = terminal
             .then(|| usize::from(console::Term::stdout().size().1))
             .filter(|width| *width > 0);
-        Self { json, width, colour: terminal && !plain }
+        Self { json, width, color: terminal && !plain }
     }
 
     /// Whether standard output is a terminal.
@@ -80,7 +80,7 @@ impl OutputFormat {
 
     pub(crate) fn heading(self, text: &str) -> String {
         let [bold, reset] = BOLD;
-        if self.colour { format!("{bold}{text}{reset}") } else { text.to_owned() }
+        if self.color { format!("{bold}{text}{reset}") } else { text.to_owned() }
     }
 }
 

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn output(width: Option<usize>) -> OutputFormat {
-        OutputFormat { json: false, width, colour: false }
+        OutputFormat { json: false, width, color: false }
     }
 
     fn table() -> Table {

@@ -29,7 +29,7 @@ pub(crate) enum Run {
     /// List runs, newest first
     List {
         /// State of the run
-        #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"])]
+        #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "lost", "canceled", "unstarted"])]
         state: Option<String>,
         /// Name of the deployment that the noderole is bound in
         #[arg(long, value_name = "NAME")]
@@ -147,7 +147,7 @@ pub(crate) fn state_word(state: RunState) -> &'static str {
         RunState::Succeeded => "succeeded",
         RunState::Failed => "failed",
         RunState::Lost => "lost",
-        RunState::Cancelled => "cancelled",
+        RunState::Canceled => "canceled",
         RunState::Unstarted => "unstarted",
     }
 }
@@ -178,7 +178,7 @@ pub(crate) fn state_phrase(state: RunState) -> &'static str {
         RunState::Succeeded => "succeeded",
         RunState::Failed => "failed",
         RunState::Lost => "was lost with its worker",
-        RunState::Cancelled => "was cancelled",
+        RunState::Canceled => "was canceled",
         RunState::Unstarted => "was returned to the queue before it started",
     }
 }

@@ -9,7 +9,7 @@ pub mod checkpoints;
 use api::At;
 use api::Problem;
 use api::audit::{
-    AuditEntry, AuditPage, AuditSource, AuditWanted, ChainView, ChainWanted, MAX_VERIFIED_LINKS,
+    AuditEntry, AuditPage, AuditQuery, AuditSource, ChainQuery, ChainView, MAX_VERIFIED_LINKS,
 };
 use api::listing::PAGE_SIZE;
 use api::listing::{Cursor, Key};
@@ -34,7 +34,7 @@ fn may_read(actor: &Actor) -> Result<(), Problem> {
 }
 
 impl Control {
-    pub async fn audit(&self, actor: &Actor, query: &AuditWanted) -> Result<AuditPage, Problem> {
+    pub async fn audit(&self, actor: &Actor, query: &AuditQuery) -> Result<AuditPage, Problem> {
         may_read(actor)?;
         let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(id)]) => Some(*id),
@@ -92,7 +92,7 @@ impl Control {
     pub async fn audit_chain(
         &self,
         actor: &Actor,
-        query: ChainWanted,
+        query: ChainQuery,
     ) -> Result<ChainView, Problem> {
         may_read(actor)?;
         let after = place(query.after)?;
@@ -165,7 +165,7 @@ impl Control {
     pub async fn audit_export(
         &self,
         actor: &Actor,
-        query: ChainWanted,
+        query: ChainQuery,
     ) -> Result<(Chain, Header), Problem> {
         may_read(actor)?;
         let mut connection = self.connection().await?;

@@ -133,18 +133,18 @@ impl Control {
             policy: planned.policy.as_ref().map(|object| object.hash),
             by: Some(actor.person),
             old: &present.blueprint,
-            new: &planned.materialised.blueprint,
+            new: &planned.materialized.blueprint,
             root: planned
-                .materialised
+                .materialized
                 .objects
                 .last()
                 .map(|o| o.hash)
                 .ok_or_else(Problem::internal)?,
-            changes: &planned.materialised.changes,
+            changes: &planned.materialized.changes,
             written: &written(
                 &present.blueprint,
-                &planned.materialised.blueprint,
-                &planned.materialised.changes,
+                &planned.materialized.blueprint,
+                &planned.materialized.changes,
             ),
             projection: &planned.projection,
         };
@@ -161,7 +161,7 @@ impl Control {
             let ended = store::runs::cancel_superseded(&mut transaction, number)
                 .await
                 .map_err(from_store)?;
-            detail["cancelled_runs"] = json!(ended);
+            detail["canceled_runs"] = json!(ended);
         }
         let disregarded = disregarded(&case.facts);
         if !disregarded.is_empty() {

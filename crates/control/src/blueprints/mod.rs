@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::Problem;
-use api::blueprints::BlueprintsWanted;
+use api::blueprints::BlueprintsQuery;
 use api::blueprints::{
     BlueprintKind, BlueprintPage, BlueprintSummary, Comparison, Point, Side as ComparedSide,
 };
@@ -43,7 +43,7 @@ impl Control {
     pub async fn targets(
         &self,
         actor: &Actor,
-        query: &BlueprintsWanted,
+        query: &BlueprintsQuery,
     ) -> Result<BlueprintPage, Problem> {
         actor.require(Permission::Viewer)?;
         let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {

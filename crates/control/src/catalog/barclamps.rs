@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::catalog::{BarclampSort, BarclampsWanted};
+use api::catalog::{BarclampSort, BarclampsQuery};
 use api::catalog::{BarclampVersion, CatalogPage};
 use api::listing::{Cursor, Key};
 use api::views::board::{InheritedVersion, OwnVersion, VersionChoice};
@@ -55,7 +55,7 @@ impl Control {
     pub async fn find_barclamps(
         &self,
         actor: &Actor,
-        query: &BarclampsWanted,
+        query: &BarclampsQuery,
     ) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
         let name = text::asked(&query.filter)?.unwrap_or_default();

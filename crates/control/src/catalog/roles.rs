@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use api::catalog::{
-    ImportPage, ImportReport, ImportSort, ImportsWanted, MAX_GRAPH_ROLES, MAX_VERSIONS,
-    ResolvedName, RoleEdge, RoleGraph, RoleGraphWanted, RolePage, RoleSort, RoleSummary, RoleTie,
-    RoleUse, RoleVersion, RoleVertex, RoleView, RoleWanted, RolesWanted,
+    ImportPage, ImportReport, ImportSort, ImportsQuery, MAX_GRAPH_ROLES, MAX_VERSIONS,
+    ResolvedName, RoleEdge, RoleGraph, RoleGraphQuery, RolePage, RoleQuery, RoleSort, RoleSummary,
+    RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RolesQuery,
 };
 use api::deployments::AttribView;
 use api::listing::PAGE_SIZE;
@@ -158,7 +158,7 @@ fn no_barclamp(name: &str, all: &[Known<'_>]) -> Problem {
 
 impl Control {
     /// A page of the roles of the newest versions.
-    pub async fn roles(&self, actor: &Actor, query: &RolesWanted) -> Result<RolePage, Problem> {
+    pub async fn roles(&self, actor: &Actor, query: &RolesQuery) -> Result<RolePage, Problem> {
         actor.require(Permission::Viewer)?;
         let text = text::asked(&query.filter)?.unwrap_or_default().to_lowercase();
         let barclamp = text::asked(&query.barclamp)?;
@@ -202,7 +202,7 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        query: &RoleWanted,
+        query: &RoleQuery,
     ) -> Result<RoleView, Problem> {
         actor.require(Permission::Viewer)?;
         let barclamp = text::asked(&query.barclamp)?;
@@ -273,7 +273,7 @@ impl Control {
     pub async fn role_graph(
         &self,
         actor: &Actor,
-        query: &RoleGraphWanted,
+        query: &RoleGraphQuery,
     ) -> Result<RoleGraph, Problem> {
         actor.require(Permission::Viewer)?;
         let (barclamp, role) = (text::asked(&query.barclamp)?, text::asked(&query.role)?);
@@ -330,7 +330,7 @@ impl Control {
     pub async fn imports(
         &self,
         actor: &Actor,
-        query: &ImportsWanted,
+        query: &ImportsQuery,
     ) -> Result<ImportPage, Problem> {
         actor.require(Permission::Viewer)?;
         let barclamp = text::asked(&query.barclamp)?;

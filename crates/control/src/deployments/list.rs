@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::deployments::{DeploymentPage, DeploymentSummary};
-use api::deployments::{DeploymentSort, DeploymentState, DeploymentsWanted};
+use api::deployments::{DeploymentSort, DeploymentState, DeploymentsQuery};
 use api::listing::Key;
 use api::listing::PAGE_SIZE;
 use engine::ids::{BlueprintNumber, DeploymentId};
@@ -31,7 +31,7 @@ impl Control {
     pub async fn find_deployments(
         &self,
         actor: &Actor,
-        query: &DeploymentsWanted,
+        query: &DeploymentsQuery,
     ) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;

@@ -292,7 +292,7 @@ impl OwnLayers {
         }
     }
 
-    fn layers(&self, _: &Role, wall: Option<&Value>) -> Vec<DataLayer> {
+    fn layers(&self, _: &Role, output: Option<&Value>) -> Vec<DataLayer> {
         let layer = |source: &str, value: &Value| DataLayer {
             source: source.into(),
             value: if value.is_null() { json!({}) } else { mask(value) },
@@ -301,7 +301,7 @@ impl OwnLayers {
             layer("role template", &self.template),
             layer("deployment role", &self.deployment_role),
             layer("system", &self.system),
-            layer("output", wall.unwrap_or(&Value::Null)),
+            layer("output", output.unwrap_or(&Value::Null)),
             layer("user", &self.user),
         ]
     }

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Problem;
 use api::listing::{Cursor, Key};
 use api::values::{
-    MAX_VALUE_CHARS, MAX_VALUES, ResultLine, ResultLines, ResultOutcome, ResultsWanted, SetBy,
-    ValuePage, ValueView, ValuesView, ValuesWanted,
+    MAX_VALUE_CHARS, MAX_VALUES, ResultLine, ResultLines, ResultOutcome, ResultsQuery, SetBy,
+    ValuePage, ValueView, ValuesQuery, ValuesView,
 };
 use engine::Hash;
 use engine::catalog::Role;
@@ -49,7 +49,7 @@ impl Control {
         &self,
         actor: &Actor,
         id: NoderoleId,
-        query: &ValuesWanted,
+        query: &ValuesQuery,
     ) -> Result<ValuesView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -92,8 +92,8 @@ impl Control {
         let step = StepId(row.step.id);
         if own_only {
             let run = row.step.output_run.map(RunId);
-            let wall = row.step.output.as_ref().map(|value| StepOutput { value, run });
-            return layers(step, own, wall).map_err(corrupt);
+            let output = row.step.output.as_ref().map(|value| StepOutput { value, run });
+            return layers(step, own, output).map_err(corrupt);
         }
         let of = [(step, NodeId(row.node.id))];
         let seen = store::runs::visible_steps(self.store.pool(), &of)
@@ -127,7 +127,7 @@ impl Control {
         &self,
         actor: &Actor,
         id: RunId,
-        query: &ValuesWanted,
+        query: &ValuesQuery,
     ) -> Result<ValuesView, Problem> {
         actor.require(Permission::Viewer)?;
         if query.own {
@@ -185,7 +185,7 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        query: &ResultsWanted,
+        query: &ResultsQuery,
     ) -> Result<ResultLines, Problem> {
         let node = self.node_named(actor, name).await?;
         self.results(actor, node, query).await
@@ -199,7 +199,7 @@ impl Control {
         &self,
         actor: &Actor,
         node: NodeId,
-        query: &ResultsWanted,
+        query: &ResultsQuery,
     ) -> Result<ResultLines, Problem> {
         actor.require(Permission::Viewer)?;
         let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
@@ -291,7 +291,7 @@ async fn page(
     present: &Present,
     data: &Value,
     sources: BTreeMap<&str, Source>,
-    query: &ValuesWanted,
+    query: &ValuesQuery,
     until: BlueprintNumber,
 ) -> Result<ValuePage, Problem> {
     if query.find.chars().count() > MAX_VALUE_CHARS {

@@ -12,9 +12,9 @@ use api::listing::PAGE_SIZE;
 use api::listing::{Cursor, Key};
 use api::live::{Live, Topic};
 use api::nodes::{
-    HealthCheckPage, HealthCheckView, HealthChecksWanted, Maintenance, NodeChange, NodeConnection,
-    NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesWanted, NodeStatus, NodeToken,
-    NodeView, ReportView, SshView, WayChange,
+    HealthCheckPage, HealthCheckView, HealthChecksQuery, Maintenance, NodeChange, NodeConnection,
+    NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesQuery, NodeStatus, NodeToken, NodeView,
+    ReportView, SshView, WayChange,
 };
 use api::runs::StepState;
 use api::{Problem, limits};
@@ -26,8 +26,8 @@ use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, Person
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use store::nodes::{
-    CarriedFilter, CarriedRow, FactRow, LookFilter, LookRow, MAX_CARRIED, NodeRecord, NodeTokenRow,
-    ReportRow, node_tokens,
+    FactRow, LookFilter, LookRow, MAX_NODE_NODEROLES, NodeNoderoleFilter, NodeNoderoleRow,
+    NodeRecord, NodeTokenRow, ReportRow, node_tokens,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -63,13 +63,13 @@ impl Control {
         let mut carried = store::nodes::noderoles_of_node(
             &mut connection,
             id,
-            CarriedFilter::default(),
-            MAX_CARRIED + 1,
+            NodeNoderoleFilter::default(),
+            MAX_NODE_NODEROLES + 1,
         )
         .await
         .map_err(from_store)?;
-        let more_noderoles = carried.len() as u64 > MAX_CARRIED;
-        carried.truncate(usize::try_from(MAX_CARRIED).unwrap_or(usize::MAX));
+        let more_noderoles = carried.len() as u64 > MAX_NODE_NODEROLES;
+        carried.truncate(usize::try_from(MAX_NODE_NODEROLES).unwrap_or(usize::MAX));
         let facts = store::nodes::facts(&mut connection, id).await.map_err(from_store)?;
         let reports =
             store::nodes::reports(&mut connection, id, SHOWN).await.map_err(from_store)?;
@@ -125,7 +125,7 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &HealthChecksWanted,
+        wanted: &HealthChecksQuery,
     ) -> Result<HealthCheckPage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter = LookFilter {
@@ -153,10 +153,10 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &NodeNoderolesWanted,
+        wanted: &NodeNoderolesQuery,
     ) -> Result<NodeNoderolePage, Problem> {
         actor.require(Permission::Viewer)?;
-        let filter = CarriedFilter {
+        let filter = NodeNoderoleFilter {
             state: wanted.state.map(StepState::as_str),
             role: text::asked(&wanted.role)?,
             descending: wanted.sort.descending,
@@ -560,7 +560,7 @@ fn health_check_key(at: OffsetDateTime) -> Key {
 }
 
 /// The time after which a page of health checks continues.
-fn health_check_cursor(wanted: &HealthChecksWanted) -> Result<Option<OffsetDateTime>, Problem> {
+fn health_check_cursor(wanted: &HealthChecksQuery) -> Result<Option<OffsetDateTime>, Problem> {
     let Some(keys) = cursor::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
         [Key::Number(micros)] => {
@@ -574,12 +574,12 @@ fn health_check_cursor(wanted: &HealthChecksWanted) -> Result<Option<OffsetDateT
 }
 
 /// The sort key of a noderole on its node, in run order.
-fn noderole_keys(row: &CarriedRow) -> [Key; 2] {
+fn noderole_keys(row: &NodeNoderoleRow) -> [Key; 2] {
     [Key::from(i64::from(row.rank)), Key::from(row.step_id.to_string().as_str())]
 }
 
 /// The rank and step after which a page of noderoles continues.
-fn noderole_cursor(wanted: &NodeNoderolesWanted) -> Result<Option<(i32, Uuid)>, Problem> {
+fn noderole_cursor(wanted: &NodeNoderolesQuery) -> Result<Option<(i32, Uuid)>, Problem> {
     let Some(keys) = cursor::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
     let place = match keys.as_slice() {
         [Key::Number(rank), Key::Text(step)] => i32::try_from(*rank).ok().zip(step.parse().ok()),
@@ -600,7 +600,7 @@ fn look(row: LookRow) -> HealthCheckView {
     }
 }
 
-fn carries(present: &Present, row: CarriedRow) -> Result<NodeNoderole, Problem> {
+fn carries(present: &Present, row: NodeNoderoleRow) -> Result<NodeNoderole, Problem> {
     let deployment = DeploymentId(row.deployment_id);
     Ok(NodeNoderole {
         id: NoderoleId(row.noderole_id),

@@ -7,7 +7,7 @@ use api::Problem;
 use api::live::{Live, Topic};
 use api::nodes::{NodeChange, WayChange};
 use api::nodes::{NodePage, NodeRequest, NodeSummary};
-use api::nodes::{NodeSort, NodeState, NodesWanted};
+use api::nodes::{NodeSort, NodeState, NodesQuery};
 use engine::cluster::{Hardware, derive_node_name, mac_address, phantom};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
 use engine::text::deceiving;
@@ -34,7 +34,7 @@ impl Control {
     pub async fn find_nodes(
         &self,
         actor: &Actor,
-        wanted: &NodesWanted,
+        wanted: &NodesQuery,
     ) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
         let name: String =

@@ -14,10 +14,10 @@ use api::overview::{
     BlueprintView, DeploymentProgress, DeploymentTally, Hour, MAX_COMMITS, NodeTally, Overview,
     PolicyView, Progress, QueueTally, WorkerTally,
 };
-use api::pending::PendingWanted;
+use api::pending::PendingQuery;
 use api::runs::StateCounts;
 use engine::ids::BlueprintNumber;
-use store::runs::{InTheWay, Tally, Whose};
+use store::runs::{InTheWay, PendingScope, Tally};
 
 use crate::blueprints::to_blueprint_summary;
 use crate::people::{Actor, Permission};
@@ -41,7 +41,7 @@ pub struct Numbers {
 impl Control {
     pub async fn overview(&self, actor: &Actor) -> Result<Overview, Problem> {
         actor.require(Permission::Viewer)?;
-        let stuck = self.pending(actor, &PendingWanted::default()).await?.groups;
+        let stuck = self.pending(actor, &PendingQuery::default()).await?.groups;
         let present = self.present().await?;
         let reviews = self.waiting_for(actor, &present).await?;
         let Numbers { tally, steps } = self.numbers().await?;
@@ -131,9 +131,11 @@ impl Control {
         let steps = step_counts(steps);
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
-            false => store::runs::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Target(number))
-                .await
-                .map_err(from_store)?,
+            false => {
+                store::runs::in_the_way(&mut view, DEFAULT_LIMITS, PendingScope::Target(number))
+                    .await
+                    .map_err(from_store)?
+            }
         };
         done(view).await?;
         Ok(BlueprintView {
@@ -165,9 +167,11 @@ impl Control {
         let steps = step_counts(steps);
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),
-            false => store::runs::in_the_way(&mut view, DEFAULT_LIMITS, Whose::Deployment(id))
-                .await
-                .map_err(from_store)?,
+            false => {
+                store::runs::in_the_way(&mut view, DEFAULT_LIMITS, PendingScope::Deployment(id))
+                    .await
+                    .map_err(from_store)?
+            }
         };
         done(view).await?;
         Ok(DeploymentProgress {

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use api::listing::{Cursor, Key};
 use api::people::{
-    AccountKind, CreatedPerson, Ended, Grant, MyAccount, OneTimeLink, Password, PasswordRequest,
-    PeopleWanted, PersonPage, PersonRequest, PersonView, SessionPage, SessionSort, SessionView,
-    SessionsWanted,
+    AccountKind, CreatedPerson, EndedSessions, Grant, MyAccount, OneTimeLink, Password,
+    PasswordRequest, PeopleQuery, PersonPage, PersonRequest, PersonView, SessionPage, SessionSort,
+    SessionView, SessionsQuery,
 };
 use api::{Problem, limits};
 use engine::ids::{DeploymentId, PersonId};
@@ -83,7 +83,7 @@ impl People {
     ///
     /// # Errors
     /// If the actor is not an admin.
-    pub async fn list(&self, actor: &Actor, query: &PeopleWanted) -> Result<PersonPage, Problem> {
+    pub async fn list(&self, actor: &Actor, query: &PeopleQuery) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
         let text: String = text::plain(&query.filter)?.to_lowercase().chars().take(96).collect();
         let after = match cursor::behind(query.sort, query.after.as_ref())?.as_deref() {
@@ -404,7 +404,7 @@ impl People {
     pub async fn session_page(
         &self,
         actor: &Actor,
-        query: &SessionsWanted,
+        query: &SessionsQuery,
     ) -> Result<SessionPage, Problem> {
         let keys = |session: &SessionView, sort: SessionSort| {
             let moment = match sort {
@@ -469,7 +469,7 @@ impl People {
     ///
     /// # Errors
     /// If the actor uses a token.
-    pub async fn end_other_sessions(&self, actor: &Actor) -> Result<Ended, Problem> {
+    pub async fn end_other_sessions(&self, actor: &Actor) -> Result<EndedSessions, Problem> {
         actor.require_in_person()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         store::people::accounts::lock_people(&mut transaction, &[actor.person])
@@ -492,7 +492,7 @@ impl People {
         .await
         .map_err(failed)?;
         transaction.commit().await.map_err(failed)?;
-        Ok(Ended { sessions })
+        Ok(EndedSessions { sessions })
     }
 
     /// Sets the actor's password and returns the new value of this session. All other sessions end,

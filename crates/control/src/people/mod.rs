@@ -719,16 +719,16 @@ fn failed(error: impl Into<StoreError>) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::people::SessionsWanted;
+    use api::people::SessionsQuery;
     use testdb::TestDatabase;
 
-    struct House {
+    struct Installation {
         db: TestDatabase,
         people: People,
         ada: PersonId,
     }
 
-    impl House {
+    impl Installation {
         async fn new() -> Self {
             let db = TestDatabase::new().await;
             let people = People::over(Store::over(db.app().clone()))
@@ -777,10 +777,10 @@ mod tests {
 
     #[tokio::test]
     async fn parallel_sign_ins_use_a_link_once() {
-        let house = House::new().await;
-        let link = house.link().await;
+        let installation = Installation::new().await;
+        let link = installation.link().await;
         let tries = (0..8).map(|_| {
-            let (people, link) = (house.people.clone(), link.clone());
+            let (people, link) = (installation.people.clone(), link.clone());
             tokio::spawn(async move {
                 people.sign_in(link.reveal(), &ClientInfo::default(), None).await
             })
@@ -795,46 +795,54 @@ mod tests {
             }
         }
         assert_eq!(sessions.len(), 1);
-        let actor = house.actor(&sessions[0].session).await.expect("an actor");
-        assert_eq!((actor.person, actor.name.as_str()), (house.ada, "ada"));
-        assert_eq!(house.audit().await, ["person.create", "sign_in.offer", "sign_in"]);
+        let actor = installation.actor(&sessions[0].session).await.expect("an actor");
+        assert_eq!((actor.person, actor.name.as_str()), (installation.ada, "ada"));
+        assert_eq!(installation.audit().await, ["person.create", "sign_in.offer", "sign_in"]);
     }
 
     #[tokio::test]
     async fn database_contains_no_usable_credential() {
-        let house = House::new().await;
-        let (link, session) = (house.link().await, house.session().await);
+        let installation = Installation::new().await;
+        let (link, session) = (installation.link().await, installation.session().await);
         let dump =
             "SELECT string_agg(t::text, '') || (SELECT string_agg(s::text, '') FROM session s)
                     || (SELECT string_agg(a::text, '') FROM audit a) FROM token t";
         let dump: String =
-            sqlx::query_scalar(dump).fetch_one(house.db.owner()).await.expect("the rows");
+            sqlx::query_scalar(dump).fetch_one(installation.db.owner()).await.expect("the rows");
         assert!(!dump.contains(link.reveal()) && !dump.contains(session.reveal()));
-        assert!(!format!("{link:?} {:?}", house.actor(&session).await).contains(session.reveal()));
+        assert!(
+            !format!("{link:?} {:?}", installation.actor(&session).await)
+                .contains(session.reveal())
+        );
     }
 
     #[tokio::test]
     async fn sign_ins_and_sessions_expire() {
-        let house = House::new().await;
-        let link = house.link().await;
-        house.change("UPDATE token SET expires_at = now() - interval '1 second'").await;
-        assert_eq!(house.refused(&link).await.code, "sign_in_expired");
+        let installation = Installation::new().await;
+        let link = installation.link().await;
+        installation.change("UPDATE token SET expires_at = now() - interval '1 second'").await;
+        assert_eq!(installation.refused(&link).await.code, "sign_in_expired");
 
-        let session = house.session().await;
-        assert!(house.actor(&session).await.is_some());
-        house.change("UPDATE session SET idle_expires_at = now() - interval '1 second'").await;
-        assert_eq!(house.actor(&session).await, None, "idle");
+        let session = installation.session().await;
+        assert!(installation.actor(&session).await.is_some());
+        installation
+            .change("UPDATE session SET idle_expires_at = now() - interval '1 second'")
+            .await;
+        assert_eq!(installation.actor(&session).await, None, "idle");
 
-        let session = house.session().await;
-        house.change("UPDATE session SET expires_at = now() - interval '1 second'").await;
-        assert_eq!(house.actor(&session).await, None, "absolute");
+        let session = installation.session().await;
+        installation.change("UPDATE session SET expires_at = now() - interval '1 second'").await;
+        assert_eq!(installation.actor(&session).await, None, "absolute");
     }
 
     #[tokio::test]
     async fn expired_sessions_are_deleted_without_further_requests() {
-        let house = House::new().await;
-        let (over, idle, validity) =
-            (house.session().await, house.session().await, house.session().await);
+        let installation = Installation::new().await;
+        let (over, idle, validity) = (
+            installation.session().await,
+            installation.session().await,
+            installation.session().await,
+        );
         for (session, sql) in [
             (
                 &over,
@@ -845,65 +853,73 @@ mod tests {
             let hash = session.hash();
             sqlx::query(sql)
                 .bind(hash.as_slice())
-                .execute(house.db.owner())
+                .execute(installation.db.owner())
                 .await
                 .expect("to end it");
         }
-        let forgotten =
-            async || store::people::delete_expired_sessions(house.db.app()).await.expect("a round");
+        let forgotten = async || {
+            store::people::delete_expired_sessions(installation.db.app()).await.expect("a round")
+        };
         assert_eq!((forgotten().await, forgotten().await), (1, 0));
         let left: i64 = sqlx::query_scalar("SELECT count(*) FROM session")
-            .fetch_one(house.db.app())
+            .fetch_one(installation.db.app())
             .await
             .expect("a count");
         assert_eq!(left, 2);
-        assert!(house.actor(&validity).await.is_some() && house.actor(&idle).await.is_none());
+        assert!(
+            installation.actor(&validity).await.is_some()
+                && installation.actor(&idle).await.is_none()
+        );
     }
 
     #[tokio::test]
     async fn request_limit_is_per_session() {
-        let house = House::new().await;
-        let (one, other) = (house.session().await, house.session().await);
+        let installation = Installation::new().await;
+        let (one, other) = (installation.session().await, installation.session().await);
         for _ in 1..SESSION_REQUESTS {
-            house.people.session_requests.note(hash_of(one.reveal()));
+            installation.people.session_requests.note(hash_of(one.reveal()));
         }
-        assert!(house.actor(&one).await.is_some(), "the last one");
-        let problem = house.people.actor_of_session(one.reveal()).await.expect_err("too many");
+        assert!(installation.actor(&one).await.is_some(), "the last one");
+        let problem =
+            installation.people.actor_of_session(one.reveal()).await.expect_err("too many");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_requests"));
         assert!(
             problem.again_after.is_some_and(|seconds| (1..=60).contains(&seconds)),
             "{problem:?}"
         );
-        assert!(house.actor(&other).await.is_some());
+        assert!(installation.actor(&other).await.is_some());
     }
 
     #[tokio::test]
     async fn session_limit_ends_least_recently_used_session() {
-        let house = House::new().await;
-        let first = house.session().await;
+        let installation = Installation::new().await;
+        let first = installation.session().await;
         let many = "INSERT INTO session (token_hash, person_id, last_seen_at, idle_expires_at, expires_at)
              SELECT sha256(('s' || g)::bytea), person_id, now() - make_interval(mins => g), idle_expires_at, expires_at
              FROM session, generate_series(1, 120) g";
-        house.change(many).await;
-        let last = house.session().await;
+        installation.change(many).await;
+        let last = installation.session().await;
         let (left, oldest): (i64, f64) =
             sqlx::query_as("SELECT count(*), max(extract(epoch FROM now() - last_seen_at))::float8 / 60 FROM session")
-                .fetch_one(house.db.app())
+                .fetch_one(installation.db.app())
                 .await
                 .expect("a count");
         assert_eq!(left, store::people::MAX_SESSIONS);
         assert!((97.5..99.5).contains(&oldest), "{oldest}");
-        let actor = house.actor(&last).await.expect("the newest session is valid");
-        assert!(house.actor(&first).await.is_some(), "used since");
+        let actor = installation.actor(&last).await.expect("the newest session is valid");
+        assert!(installation.actor(&first).await.is_some(), "used since");
         assert_eq!(
-            house.people.sessions(&actor).await.expect("a list").len(),
+            installation.people.sessions(&actor).await.expect("a list").len(),
             100,
             "all sessions are listed"
         );
-        let first =
-            house.people.session_page(&actor, &SessionsWanted::default()).await.expect("a page");
-        let wanted = SessionsWanted { before: first.next, ..SessionsWanted::default() };
-        let rest = house.people.session_page(&actor, &wanted).await.expect("a page");
+        let first = installation
+            .people
+            .session_page(&actor, &SessionsQuery::default())
+            .await
+            .expect("a page");
+        let wanted = SessionsQuery { before: first.next, ..SessionsQuery::default() };
+        let rest = installation.people.session_page(&actor, &wanted).await.expect("a page");
         assert_eq!(
             (first.sessions.len(), rest.sessions.len(), rest.next),
             (50, 50, None),
@@ -913,98 +929,101 @@ mod tests {
 
     #[tokio::test]
     async fn visits_are_stored_once_per_minute() {
-        let house = House::new().await;
-        let session = house.session().await;
+        let installation = Installation::new().await;
+        let session = installation.session().await;
         let seen = async || {
             let sql = "SELECT extract(epoch FROM now() - last_seen_at)::float8,
                               extract(epoch FROM idle_expires_at - now())::float8 FROM session";
             sqlx::query_as::<_, (f64, f64)>(sql)
-                .fetch_one(house.db.app())
+                .fetch_one(installation.db.app())
                 .await
                 .expect("the session")
         };
-        house
+        installation
             .change(
                 "UPDATE session SET last_seen_at = now() - interval '50 s', idle_expires_at = now() + interval '100 s'",
             )
             .await;
-        house.actor(&session).await.expect("an actor");
+        installation.actor(&session).await.expect("an actor");
         assert!(seen().await.0 > 49.0, "too early to store it");
-        house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
-        let actor = house.actor(&session).await.expect("an actor");
+        installation.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
+        let actor = installation.actor(&session).await.expect("an actor");
         let (ago, left) = seen().await;
         assert!(ago < 30.0 && left > 11.9 * 3600.0, "{ago} {left}");
-        house
+        installation
             .change("UPDATE session SET last_seen_at = now() - interval '61 s', expires_at = now() + interval '90 s'")
             .await;
-        assert!(house.people.can_still_view(&actor).await.expect("an answer"));
+        assert!(installation.people.can_still_view(&actor).await.expect("an answer"));
         assert!(seen().await.0 > 60.0, "a check of the session is not a visit");
-        house.actor(&session).await.expect("an actor");
+        installation.actor(&session).await.expect("an actor");
         assert!(seen().await.1 <= 90.0);
     }
 
     #[tokio::test]
     async fn last_visit_outlives_its_session() {
-        let house = House::new().await;
+        let installation = Installation::new().await;
         let ago = async || {
             let sql = "SELECT extract(epoch FROM now() - v.at)::float8 FROM visit v WHERE v.person_id = $1";
             sqlx::query_scalar::<_, f64>(sql)
-                .bind(house.ada.0)
-                .fetch_optional(house.db.app())
+                .bind(installation.ada.0)
+                .fetch_optional(installation.db.app())
                 .await
                 .expect("a row")
         };
         assert_eq!(ago().await, None, "no visit yet");
-        let session = house.session().await;
+        let session = installation.session().await;
         assert!(ago().await.is_some_and(|ago| ago < 30.0), "signing in counts as a visit");
-        house.change("UPDATE visit SET at = now() - interval '1 h'").await;
-        house.actor(&session).await.expect("an actor");
+        installation.change("UPDATE visit SET at = now() - interval '1 h'").await;
+        installation.actor(&session).await.expect("an actor");
         assert!(
             ago().await.is_some_and(|ago| ago > 3500.0),
             "stored as rarely as the last visit of the session"
         );
-        house.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
-        let actor = house.actor(&session).await.expect("an actor");
+        installation.change("UPDATE session SET last_seen_at = now() - interval '61 s'").await;
+        let actor = installation.actor(&session).await.expect("an actor");
         assert!(ago().await.is_some_and(|ago| ago < 30.0));
-        house.people.sign_out(&actor).await.expect("to sign out");
+        installation.people.sign_out(&actor).await.expect("to sign out");
         assert!(ago().await.is_some_and(|ago| ago < 30.0), "the visit outlives the session");
-        house.change("UPDATE visit SET at = now() + interval '1 h'").await;
-        house.session().await;
+        installation.change("UPDATE visit SET at = now() + interval '1 h'").await;
+        installation.session().await;
         assert!(ago().await.is_some_and(|ago| ago < 0.0), "a later visit is not overwritten");
     }
 
     #[tokio::test]
     async fn disabling_ends_access_immediately() {
-        let house = House::new().await;
-        let (link, session) = (house.link().await, house.session().await);
-        let actor = house.actor(&session).await.expect("an actor");
-        house.people.disable(None, house.ada).await.expect("to disable");
-        assert_eq!(house.actor(&session).await, None);
-        assert!(!house.people.can_still_view(&actor).await.expect("an answer"));
-        assert_eq!(house.refused(&link).await.code, "sign_in_expired");
-        assert_eq!(house.people.actor_by_name("ada").await.expect_err("a refusal").status, 403);
+        let installation = Installation::new().await;
+        let (link, session) = (installation.link().await, installation.session().await);
+        let actor = installation.actor(&session).await.expect("an actor");
+        installation.people.disable(None, installation.ada).await.expect("to disable");
+        assert_eq!(installation.actor(&session).await, None);
+        assert!(!installation.people.can_still_view(&actor).await.expect("an answer"));
+        assert_eq!(installation.refused(&link).await.code, "sign_in_expired");
+        assert_eq!(
+            installation.people.actor_by_name("ada").await.expect_err("a refusal").status,
+            403
+        );
 
         // A direct change in the database works, too.
-        let house = House::new().await;
-        let session = house.session().await;
-        house.change("UPDATE person SET disabled = true").await;
-        assert_eq!(house.actor(&session).await, None);
+        let installation = Installation::new().await;
+        let session = installation.session().await;
+        installation.change("UPDATE person SET disabled = true").await;
+        assert_eq!(installation.actor(&session).await, None);
     }
 
     #[tokio::test]
     async fn signing_out_ends_this_session_or_all() {
-        let house = House::new().await;
-        let (one, two) = (house.session().await, house.session().await);
-        let unused = house.link().await;
-        let actor = house.actor(&one).await.expect("an actor");
-        house.people.sign_out(&actor).await.expect("to sign out");
-        house.people.sign_out(&actor).await.expect("a second call is no error");
-        assert_eq!(house.actor(&one).await, None);
-        let actor = house.actor(&two).await.expect("an actor");
-        assert_eq!(house.people.sign_out_everywhere(&actor).await, Ok(1));
-        assert_eq!(house.actor(&two).await, None);
-        assert_eq!(house.refused(&unused).await.code, "sign_in_expired");
-        let ends: Vec<_> = house
+        let installation = Installation::new().await;
+        let (one, two) = (installation.session().await, installation.session().await);
+        let unused = installation.link().await;
+        let actor = installation.actor(&one).await.expect("an actor");
+        installation.people.sign_out(&actor).await.expect("to sign out");
+        installation.people.sign_out(&actor).await.expect("a second call is no error");
+        assert_eq!(installation.actor(&one).await, None);
+        let actor = installation.actor(&two).await.expect("an actor");
+        assert_eq!(installation.people.sign_out_everywhere(&actor).await, Ok(1));
+        assert_eq!(installation.actor(&two).await, None);
+        assert_eq!(installation.refused(&unused).await.code, "sign_in_expired");
+        let ends: Vec<_> = installation
             .audit()
             .await
             .into_iter()
@@ -1015,36 +1034,39 @@ mod tests {
 
     #[tokio::test]
     async fn repeated_failures_throttle_the_address() {
-        let house = House::new().await;
+        let installation = Installation::new().await;
         let visitor =
             ClientInfo { address: Some(IpAddr::from([192, 0, 2, 1])), user_agent: "x".into() };
         for _ in 0..MOST_FAILURES {
             let problem =
-                house.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
+                installation.people.sign_in("wrong", &visitor, None).await.expect_err("a refusal");
             assert_eq!(problem.code, "sign_in_unknown");
         }
-        let link = house.link().await;
-        let problem =
-            house.people.sign_in(link.reveal(), &visitor, None).await.expect_err("a refusal");
+        let link = installation.link().await;
+        let problem = installation
+            .people
+            .sign_in(link.reveal(), &visitor, None)
+            .await
+            .expect_err("a refusal");
         assert_eq!((problem.status, problem.code.as_str()), (429, "too_many_attempts"));
         assert!(problem.detail.contains("links do not work"), "{problem}");
         assert!(
-            house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.is_ok(),
+            installation.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.is_ok(),
             "the link is not used up, and other addresses can sign in"
         );
     }
 
     #[tokio::test]
     async fn reserved_name_is_rejected() {
-        let house = House::new().await;
+        let installation = Installation::new().await;
         let taken = NewPerson::human(SYSTEM_ACTOR, [Permission::Viewer]);
-        let problem = house.people.create_person(None, &taken).await.expect_err("a refusal");
+        let problem = installation.people.create_person(None, &taken).await.expect_err("a refusal");
         assert_eq!(problem.status, 400);
         assert!(problem.detail.contains("Choose another"), "{problem}");
         // The name in the database schema must be the same.
         let by_hand = sqlx::query("INSERT INTO person (name) VALUES ($1)")
             .bind(SYSTEM_ACTOR)
-            .execute(house.db.owner())
+            .execute(installation.db.owner())
             .await;
         let refused = by_hand.expect_err("a refusal");
         assert_eq!(migrations::Refusal::of(&refused), Some(migrations::Refusal::ReservedName));
@@ -1052,7 +1074,7 @@ mod tests {
             refused.to_string().contains(&format!("have the name \"{SYSTEM_ACTOR}\"")),
             "{refused}"
         );
-        house
+        installation
             .people
             .create_person(None, &NewPerson::human("gantry-ci", []))
             .await
@@ -1061,34 +1083,39 @@ mod tests {
 
     #[tokio::test]
     async fn only_admins_manage_people() {
-        let house = House::new().await;
-        let ada = house.people.sign_in_as_owner("ada").await.expect("an actor");
+        let installation = Installation::new().await;
+        let ada = installation.people.sign_in_as_owner("ada").await.expect("an actor");
         let bo = NewPerson::human("bo", [Permission::Admin]);
         assert_eq!(
-            house.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status,
+            installation.people.create_person(Some(&ada), &bo).await.expect_err("a refusal").status,
             403
         );
         assert_eq!(
-            house.people.disable(Some(&ada), house.ada).await.expect_err("a refusal").status,
+            installation
+                .people
+                .disable(Some(&ada), installation.ada)
+                .await
+                .expect_err("a refusal")
+                .status,
             403
         );
-        house.people.create_person(None, &bo).await.expect("a person");
+        installation.people.create_person(None, &bo).await.expect("a person");
         assert_eq!(
-            house.people.create_person(None, &bo).await.expect_err("a refusal").code,
+            installation.people.create_person(None, &bo).await.expect_err("a refusal").code,
             "name_taken"
         );
-        let bo = house.people.sign_in_as_owner("bo").await.expect("an actor");
+        let bo = installation.people.sign_in_as_owner("bo").await.expect("an actor");
         assert!(
             bo.require(Permission::Viewer).is_ok() && bo.require(Permission::Reviewer).is_err()
         );
         assert_eq!(
-            house.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code,
+            installation.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code,
             "own_account"
         );
         for name in ["", "-x", "Ada", "a b", "é", &"x".repeat(97)] {
             let new = NewPerson::human(name, [Permission::Viewer]);
             assert_eq!(
-                house.people.create_person(Some(&bo), &new).await.expect_err(name).status,
+                installation.people.create_person(Some(&bo), &new).await.expect_err(name).status,
                 400,
                 "{name}"
             );

@@ -11,7 +11,7 @@ use api::limits::LISTED_TOKENS;
 use api::listing::Key;
 use api::listing::PAGE_SIZE;
 use api::names::TOKEN_PREFIX;
-use api::people::{CreatedToken, TokenPage, TokenRequest, TokenSort, TokenView, TokensWanted};
+use api::people::{CreatedToken, TokenPage, TokenRequest, TokenSort, TokenView, TokensQuery};
 use api::{Problem, limits};
 use engine::counting::many;
 use engine::ids::{DeploymentId, DeploymentName, PersonId};
@@ -164,7 +164,7 @@ impl People {
     pub async fn token_page(
         &self,
         actor: &Actor,
-        query: &TokensWanted,
+        query: &TokensQuery,
     ) -> Result<TokenPage, Problem> {
         let mut told = self.tokens(actor, query.person).await?;
         told.retain(|token| query.valid.is_none_or(|holds| token.valid == holds));

@@ -17,8 +17,8 @@ use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
 use engine::plan::base::{ScopeChecker, ScopeViolation, beyond, outside, written};
 use engine::plan::lift::DropPreview;
 use engine::plan::lift::lift;
-use engine::plan::materialise;
-use engine::plan::materialise::Materialised;
+use engine::plan::materialize;
+use engine::plan::materialize::Materialized;
 use engine::plan::{
     Edit, EditError, Effects, NumberedEdit, Scope, SideEffects, edit, resolve, resolve_with,
 };
@@ -46,7 +46,7 @@ pub(crate) struct Planned {
     pub effects: Effects,
     /// The side effects of each edit, by its number.
     pub side_effects: BTreeMap<u32, SideEffects>,
-    pub materialised: Materialised,
+    pub materialized: Materialized,
     pub projection: Projection,
     pub difference: Difference,
     pub risks: BTreeSet<Risk>,
@@ -64,7 +64,7 @@ impl Planned {
 
     /// All objects that a submission or a target refers to.
     pub fn objects(&self) -> Vec<Object> {
-        self.materialised.objects.iter().chain(&self.policy).cloned().collect()
+        self.materialized.objects.iter().chain(&self.policy).cloned().collect()
     }
 }
 
@@ -97,16 +97,16 @@ pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
 /// Plans a proposal on the present.
 pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned, Problem> {
     let (effects, side_effects) = resolve_with(&present.skeleton, &present.catalog, edits);
-    let materialised = materialise(&present.blueprint, &|id| present.bare(id), &effects)
+    let materialized = materialize(&present.blueprint, &|id| present.bare(id), &effects)
         .map_err(|error| Problem::conflict("plan", text::sentence(&error.to_string())))?;
     let projection = project(
         &present.blueprint,
-        &materialised.blueprint,
-        &materialised.changes,
+        &materialized.blueprint,
+        &materialized.changes,
         &present.catalog,
     )
     .map_err(|error| Problem::conflict("catalog", text::sentence(&error.to_string())))?;
-    let difference = difference(&present.blueprint, &materialised.blueprint, &materialised.changes)
+    let difference = difference(&present.blueprint, &materialized.blueprint, &materialized.changes)
         .map_err(|error| Problem::conflict("data", text::sentence(&error.to_string())))?;
     let policy =
         effects.policy.as_ref().map(|set| Object::of(ObjectKind::Policy, &set.policy)).transpose();
@@ -115,7 +115,7 @@ pub(crate) fn plan(present: &Present, edits: &[NumberedEdit]) -> Result<Planned,
     let mut planned = Planned {
         effects,
         side_effects,
-        materialised,
+        materialized,
         projection,
         difference,
         risks: BTreeSet::new(),
@@ -152,7 +152,7 @@ impl Planned {
     pub fn from<'a>(&'a self, present: &'a Present) -> impact::Planned<'a> {
         impact::Planned {
             old: &present.blueprint,
-            new: &self.materialised.blueprint,
+            new: &self.materialized.blueprint,
             difference: &self.difference,
             projection: &self.projection,
             effects: &self.effects,
@@ -755,7 +755,7 @@ pub(crate) fn within(
     covered: &BTreeSet<DeploymentId>,
 ) -> Result<(), Problem> {
     let written =
-        written(&present.blueprint, &planned.materialised.blueprint, &planned.materialised.changes);
+        written(&present.blueprint, &planned.materialized.blueprint, &planned.materialized.changes);
     let outside = outside(&present.skeleton, covered, &written);
     let outside: Vec<String> = outside.into_iter().map(|id| present.name_of(id)).collect();
     if outside.is_empty() {

@@ -581,8 +581,8 @@ pub(crate) fn unlike(
         return Some("The proposal changes nothing".to_owned());
     }
     let same = planned.effects.hash().is_ok_and(|hash| hash == row.effects)
-        && change_hash(&planned.materialised.changes).is_ok_and(|hash| hash == row.change)
-        && planned.materialised.changes == documents
+        && change_hash(&planned.materialized.changes).is_ok_and(|hash| hash == row.change)
+        && planned.materialized.changes == documents
         && planned.risks == review_risks(row);
     if same { None } else { again() }
 }

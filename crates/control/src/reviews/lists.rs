@@ -16,8 +16,8 @@ use api::Problem;
 use api::listing::PAGE_SIZE;
 use api::proposals::{ProposalSort, ProposalSummary};
 use api::reviews::{
-    MAX_TEXT_CHARS, ProposalPage, ProposalsWanted, ReviewCount, ReviewPage, ReviewStateFilter,
-    ReviewsWanted, Whose,
+    MAX_TEXT_CHARS, ProposalPage, ProposalsQuery, ReviewCount, ReviewFilter, ReviewPage,
+    ReviewStateFilter, ReviewsQuery,
 };
 use api::reviews::{ReviewSort, ReviewState, ReviewSummary};
 use engine::gate::access::Access;
@@ -194,7 +194,7 @@ impl Control {
     pub async fn reviews(
         &self,
         actor: &Actor,
-        query: &ReviewsWanted,
+        query: &ReviewsQuery,
     ) -> Result<ReviewPage, Problem> {
         actor.require(Permission::Viewer)?;
         let text = text::plain(&query.text)?;
@@ -208,17 +208,17 @@ impl Control {
             ReviewSort::Title => Hit::BY_TITLE,
         };
         let mut page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
-        page.limit = if query.whose == Whose::ForMe { LOOKED } else { PAGE_SIZE } as u64;
+        page.limit = if query.whose == ReviewFilter::ForMe { LOOKED } else { PAGE_SIZE } as u64;
         let present = self.present().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
             became: match (query.whose, query.state) {
-                (Whose::ForMe, _) | (_, ReviewStateFilter::Open) => Became::Open,
+                (ReviewFilter::ForMe, _) | (_, ReviewStateFilter::Open) => Became::Open,
                 (_, ReviewStateFilter::Committed) => Became::Target,
                 (_, ReviewStateFilter::Discarded) => Became::Discarded,
                 (_, ReviewStateFilter::Any) => Became::Anything,
             },
-            author: (query.whose == Whose::Mine).then_some(actor.person),
+            author: (query.whose == ReviewFilter::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: Some(text).filter(|text| !text.is_empty()),
         };
@@ -236,13 +236,13 @@ impl Control {
         let (mut visible, mut next, mut last) = (Vec::new(), next, None::<&Hit>);
         for (hit, row) in hits.iter().filter_map(|hit| Some((hit, rows.get(&ReviewId(hit.id))?))) {
             let mut facts = reader.facts(&context, row);
-            if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
+            if query.whose == ReviewFilter::ForMe && reader.turn(&facts).is_none() {
                 continue;
             }
             if row.newest && row.target.is_none() && facts.moved_base.is_empty() {
                 self.said(Some(actor.person), &context, row.id).await?.tell(&mut facts);
             }
-            if query.whose == Whose::ForMe && reader.turn(&facts).is_none() {
+            if query.whose == ReviewFilter::ForMe && reader.turn(&facts).is_none() {
                 continue;
             }
             if visible.len() == PAGE_SIZE {
@@ -276,7 +276,7 @@ impl Control {
     pub async fn proposals(
         &self,
         actor: &Actor,
-        query: &ProposalsWanted,
+        query: &ProposalsQuery,
     ) -> Result<ProposalPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;

@@ -23,7 +23,7 @@ use api::Problem;
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use api::proposals::Replanned;
-use engine::blueprint::{DocumentChange, Shift};
+use engine::blueprint::{DocumentChange, EffectDifference};
 use engine::gate::VerdictKind;
 use engine::ids::{ProposalId, ReviewId};
 use serde_json::{Value, json};
@@ -175,11 +175,11 @@ impl Control {
                 drop(connection);
                 let was = changed(self, by, &before.0, &before.1).await?;
                 let is = changed(self, by, &after.0, &after.1).await?;
-                let shift = Shift::between(&was, &is);
+                let shift = EffectDifference::between(&was, &is);
                 let same = shift.is_empty() && before.0.risks == after.0.risks;
                 (same, shift)
             }
-            None => (false, Shift::default()),
+            None => (false, EffectDifference::default()),
         };
         let mut connection = self.connection().await?;
         in_words(&mut connection, row, same_effect, shift).await.map(Some)
@@ -195,7 +195,7 @@ impl Control {
         let row =
             store::reviews::replan_for_version(on, proposal, version).await.map_err(from_store)?;
         match row.filter(|row| row.after.is_none()) {
-            Some(row) => in_words(on, row, false, Shift::default()).await.map(Some),
+            Some(row) => in_words(on, row, false, EffectDifference::default()).await.map(Some),
             None => Ok(None),
         }
     }
@@ -315,7 +315,7 @@ async fn in_words(
     on: &mut PgConnection,
     row: ReplanRow,
     same_effect: bool,
-    shift: Shift,
+    shift: EffectDifference,
 ) -> Result<Replanned, Problem> {
     let verdicts = store::reviews::verdicts(on, row.before).await.map_err(from_store)?;
     let mut dropped = Vec::new();

@@ -115,12 +115,12 @@ impl Control {
         summary.left_out = left_out(on, row.id).await?;
         summary.findings =
             lint::findings(present, planned, &summary.impact, context.lint(&authors))?;
-        let root = planned.materialised.objects.last().map(|o| o.hash);
+        let root = planned.materialized.objects.last().map(|o| o.hash);
         Ok(NewSubmission {
             proposal: row.id,
             version: row.version,
             title: asked.title,
-            change: change_hash(&planned.materialised.changes).map_err(internal)?,
+            change: change_hash(&planned.materialized.changes).map_err(internal)?,
             effects: planned.effects.hash().map_err(internal)?,
             policy: present.head.policy,
             new_policy: planned.policy.as_ref().map(|object| object.hash),
@@ -134,7 +134,7 @@ impl Control {
             by: asked.by,
             base,
             authors,
-            documents: planned.materialised.changes.clone(),
+            documents: planned.materialized.changes.clone(),
         })
     }
 
@@ -246,7 +246,7 @@ fn check_submittable(planned: &Planned) -> Result<(), Problem> {
         problem.errors = planned.effects.refused.iter().map(finding).collect();
         return Err(problem);
     }
-    let documents = !planned.materialised.changes.is_empty();
+    let documents = !planned.materialized.changes.is_empty();
     if planned.effects.is_empty() || !(documents || planned.effects.policy.is_some()) {
         return Err(Problem::conflict(
             "empty",

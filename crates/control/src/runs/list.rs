@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::Problem;
 use api::listing::PAGE_SIZE;
 use api::runs::{RunPage, RunState, RunSummary, RunView};
-use api::runs::{RunSort, RunsWanted};
+use api::runs::{RunSort, RunsQuery};
 use api::values::MAX_VALUES;
 use api::values::Provenance;
 use engine::anneal::Reason;
@@ -28,10 +28,10 @@ use crate::{Control, cursor};
 
 impl Control {
     /// A page of the list of runs.
-    pub async fn find_runs(&self, actor: &Actor, query: &RunsWanted) -> Result<RunPage, Problem> {
+    pub async fn find_runs(&self, actor: &Actor, query: &RunsQuery) -> Result<RunPage, Problem> {
         actor.require(Permission::Viewer)?;
         let state = query.state.as_str();
-        let known = ["queued", "running", "succeeded", "failed", "lost", "cancelled", "unstarted"];
+        let known = ["queued", "running", "succeeded", "failed", "lost", "canceled", "unstarted"];
         if !state.is_empty() && !known.contains(&state) {
             return Err(Problem::invalid(format!(
                 "Unknown run state {state:?}. Use one of: {}.",
@@ -81,7 +81,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let documents =
             store::runs::run_documents(&mut connection, id).await.map_err(from_store)?;
-        let (input, result, wall, submission, bytes) = documents.unwrap_or_default();
+        let (input, result, output, submission, bytes) = documents.unwrap_or_default();
         let input = input.unwrap_or_else(|| json!({}));
         let summary = to_run(&present, &row)?;
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
@@ -104,7 +104,7 @@ impl Control {
             values: input.get("sources").and_then(Value::as_object).map_or(0, serde_json::Map::len),
             result_gone: result.is_none() && bytes > 0,
             result,
-            output: wall,
+            output: output,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             review: submission.map(ReviewId),
             may_cancel,
@@ -182,7 +182,7 @@ fn run_state(row: &RunRow) -> RunState {
         ("queued", _) => RunState::Queued,
         ("running", _) => RunState::Running,
         (_, Some("succeeded")) => RunState::Succeeded,
-        (_, Some("cancelled")) => RunState::Cancelled,
+        (_, Some("canceled")) => RunState::Canceled,
         (_, Some("unstarted")) => RunState::Unstarted,
         (_, Some("lost" | "late")) => RunState::Lost,
         _ => RunState::Failed,

@@ -9,13 +9,13 @@ use api::Problem;
 use api::deployments::NoderoleRef;
 use api::listing::{Cursor, Key};
 use api::pending::{
-    PAGE, PendingGroup, PendingPage, PendingStep, PendingWanted, Resolver, STEPS_PER_REASON,
+    PAGE, PendingGroup, PendingPage, PendingQuery, PendingStep, Resolver, STEPS_PER_REASON,
 };
 use api::runs::StepState;
-use engine::anneal::{Limits, Reason, StepState as State, Wait};
+use engine::anneal::{Limits, PendingReason, Reason, StepState as State};
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
-use store::runs::{AboveRow, PlaceRow, WaitingFilter, WaitingRow};
+use store::runs::{AboveRow, PendingFilter, PendingRow, PlaceRow};
 use time::OffsetDateTime;
 
 use crate::current::Present;
@@ -44,7 +44,7 @@ impl Control {
     pub async fn pending(
         &self,
         actor: &Actor,
-        wanted: &PendingWanted,
+        wanted: &PendingQuery,
     ) -> Result<PendingPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -59,13 +59,13 @@ impl Control {
         let found = store::runs::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await
             .map_err(from_store)?;
-        let told = |row: &&WaitingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
-        let shown: Vec<&WaitingRow> = found.rows.iter().filter(told).collect();
+        let told = |row: &&PendingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
+        let shown: Vec<&PendingRow> = found.rows.iter().filter(told).collect();
         let facts = facts(&mut transaction, &present, &shown).await?;
         done(transaction).await?;
-        let mut groups: BTreeMap<Wait, PendingGroup> = BTreeMap::new();
+        let mut groups: BTreeMap<PendingReason, PendingGroup> = BTreeMap::new();
         for row in &found.rows {
-            let wait: Wait = row.wait.parse().map_err(corrupt)?;
+            let wait: PendingReason = row.wait.parse().map_err(corrupt)?;
             let group = groups.entry(wait).or_insert_with(|| PendingGroup {
                 reason: wait,
                 heading: wait.heading().to_owned(),
@@ -86,12 +86,12 @@ impl Control {
     }
 }
 
-fn parse_filter(present: &Present, wanted: &PendingWanted) -> Result<WaitingFilter, Problem> {
+fn parse_filter(present: &Present, wanted: &PendingQuery) -> Result<PendingFilter, Problem> {
     let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
     let node = Some(wanted.node.trim()).filter(|name| !name.is_empty());
     let reason = Some(wanted.reason.trim()).filter(|word| !word.is_empty());
-    let wait = reason.map(str::parse::<Wait>).transpose().map_err(|error| {
-        let words: Vec<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
+    let wait = reason.map(str::parse::<PendingReason>).transpose().map_err(|error| {
+        let words: Vec<&str> = PendingReason::ALL.iter().map(|wait| wait.as_str()).collect();
         Problem::invalid(format!("{error}. Use one of: {}.", words.join(", ")))
     })?;
     let after = cursor::behind(wanted.sort, wanted.after.as_ref())?;
@@ -100,7 +100,7 @@ fn parse_filter(present: &Present, wanted: &PendingWanted) -> Result<WaitingFilt
             "A cursor works only for a single pending reason. Add the parameter reason.",
         ));
     }
-    Ok(WaitingFilter {
+    Ok(PendingFilter {
         deployment: deployment.map(|name| present.named(name)).transpose()?,
         node: node.map(|name| node_named(present, name)).transpose()?,
         wait,
@@ -147,7 +147,7 @@ fn micros(moment: OffsetDateTime) -> i64 {
 async fn facts<'p>(
     connection: &mut PgConnection,
     present: &'p Present,
-    rows: &[&WaitingRow],
+    rows: &[&PendingRow],
 ) -> Result<Facts<'p>, Problem> {
     let of = |state: &str| -> Vec<StepId> {
         rows.iter().filter(|row| row.state == state).map(|row| StepId(row.step)).collect()
@@ -169,7 +169,7 @@ async fn facts<'p>(
 }
 
 impl Facts<'_> {
-    fn step(&self, row: &WaitingRow, wait: Wait) -> Result<PendingStep, Problem> {
+    fn step(&self, row: &PendingRow, wait: PendingReason) -> Result<PendingStep, Problem> {
         let (says, freed_by) = match row.state.as_str() {
             "todo" => self.todo(row)?,
             "blocked" => self.blocked(row, wait)?,
@@ -190,7 +190,7 @@ impl Facts<'_> {
         })
     }
 
-    fn todo(&self, row: &WaitingRow) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
+    fn todo(&self, row: &PendingRow) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
         let Some(reasons) = self.reasons.get(&StepId(row.step)) else {
             return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));
         };
@@ -245,8 +245,8 @@ impl Facts<'_> {
 
     fn blocked(
         &self,
-        row: &WaitingRow,
-        wait: Wait,
+        row: &PendingRow,
+        wait: PendingReason,
     ) -> Result<(Vec<String>, Vec<Resolver>), Problem> {
         let above = self.above.get(&StepId(row.step)).map(Vec::as_slice).unwrap_or_default();
         let open = above.iter().map(|row| row.open).max().unwrap_or(0);
@@ -262,7 +262,7 @@ impl Facts<'_> {
             vec![format!("Waits for {}: {}{suffix}.", count(parents, "parent"), names.join(", "))];
         let top = above.iter().find(|row| !row.parent);
         says.extend(top.map(|top| match wait {
-            Wait::BehindFailure => format!("The cause is the failure of {}.", named(top)),
+            PendingReason::BehindFailure => format!("The cause is the failure of {}.", named(top)),
             _ => format!("The next step to run is {}.", named(top)),
         }));
         // A failed step and the next step to run can be acted on; a blocked step cannot.
@@ -272,28 +272,30 @@ impl Facts<'_> {
         Ok((says, freed_by.collect::<Result<_, _>>()?))
     }
 
-    fn attempt(&self, row: &WaitingRow, wait: Wait) -> (Vec<String>, Vec<Resolver>) {
+    fn attempt(&self, row: &PendingRow, wait: PendingReason) -> (Vec<String>, Vec<Resolver>) {
         let Some(run) = row.run else {
             let says = "The step is in TRANSITION without an open run. Report this error with the \
                         server's log.";
             return (vec![says.to_owned()], Vec::new());
         };
         let says = match (wait, &row.worker) {
-            (Wait::Overdue, Some(worker)) => format!(
+            (PendingReason::Overdue, Some(worker)) => format!(
                 "Run {run} is overdue: worker {worker} did not report it in time, or its time \
                  limit has passed. Another worker ends it."
             ),
-            (Wait::Unserved, _) => {
+            (PendingReason::Unserved, _) => {
                 format!("Run {run} is queued, but no worker supports its jig.")
             }
-            (Wait::NoWorker, _) => format!("Run {run} is queued, but no worker is running."),
+            (PendingReason::NoWorker, _) => {
+                format!("Run {run} is queued, but no worker is running.")
+            }
             _ => format!("Run {run} waits for a worker with a free slot."),
         };
         (vec![says], vec![Resolver::Run { run: RunId(run) }])
     }
 }
 
-fn failed(row: &WaitingRow) -> (Vec<String>, Vec<Resolver>) {
+fn failed(row: &PendingRow) -> (Vec<String>, Vec<Resolver>) {
     let mut says = vec![row.error.clone().unwrap_or_else(|| "The step failed.".to_owned())];
     if row.retries > 0 && row.failures > row.retries {
         says.push(format!(

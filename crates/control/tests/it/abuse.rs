@@ -17,99 +17,121 @@ use sqlx::AssertSqlSafe;
 use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
 /// ada's change of `web`, approved by bo.
-async fn approved(house: &House) -> ReviewId {
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
+async fn approved(installation: &Installation) -> ReviewId {
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
     id
 }
 
-async fn owner(house: &House, sql: &str) {
-    sqlx::query(AssertSqlSafe(sql)).execute(house.database.owner()).await.unwrap();
+async fn owner(installation: &Installation, sql: &str) {
+    sqlx::query(AssertSqlSafe(sql)).execute(installation.database.owner()).await.unwrap();
 }
 
-async fn audited(house: &House, action: &str) -> i64 {
+async fn audited(installation: &Installation, action: &str) -> i64 {
     let sql = "SELECT count(*) FROM audit WHERE action = $1";
-    sqlx::query_scalar(sql).bind(action).fetch_one(house.database.owner()).await.unwrap()
+    sqlx::query_scalar(sql).bind(action).fetch_one(installation.database.owner()).await.unwrap()
 }
 
 #[tokio::test]
 async fn submitter_is_an_author() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
-    let id = house.control.submit(&house.cy, proposal, version, "ada's edit".into()).await.unwrap();
-    for author in [&house.ada, &house.cy] {
-        let refused =
-            house.control.judge(author, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![edit]).await;
+    let id = installation
+        .control
+        .submit(&installation.cy, proposal, version, "ada's edit".into())
+        .await
+        .unwrap();
+    for author in [&installation.ada, &installation.cy] {
+        let refused = installation
+            .control
+            .judge(author, id, VerdictKind::Approve, String::new())
+            .await
+            .unwrap_err();
         assert_eq!(refused.code, "author", "{}", author.name);
     }
-    assert_eq!(audited(&house, "review.verdict.refused").await, 2);
-    house.approve(&house.bo, id).await;
-    house.commit(&house.cy, id).await.unwrap();
+    assert_eq!(audited(&installation, "review.verdict.refused").await, 2);
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.cy, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn token_cannot_review() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let id = {
-        let edit = house.bind("web", 1, "app").await;
-        house.submit(&house.ada, "web", vec![edit]).await
+        let edit = installation.bind("web", 1, "app").await;
+        installation.submit(&installation.ada, "web", vec![edit]).await
     };
     let permissions = [Permission::Operator, Permission::Reviewer].into();
     let robot = NewPerson { name: "robot".into(), kind: PersonKind::Service, permissions };
-    house.people.create_person(None, &robot).await.unwrap();
-    let robot = house.people.sign_in_as_owner("robot").await.unwrap();
-    let refused =
-        house.control.judge(&robot, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    installation.people.create_person(None, &robot).await.unwrap();
+    let robot = installation.people.sign_in_as_owner("robot").await.unwrap();
+    let refused = installation
+        .control
+        .judge(&robot, id, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
-    assert_eq!(house.commit(&robot, id).await.unwrap_err().code, "not_approved");
-    assert_eq!(audited(&house, "review.commit.refused").await, 1);
+    assert_eq!(installation.commit(&robot, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(audited(&installation, "review.commit.refused").await, 1);
 }
 
 #[tokio::test]
 async fn refused_commit_is_audited() {
-    let house = House::new().await;
-    let id = approved(&house).await;
-    house.people.create_person(None, &NewPerson::human("eve", [Permission::Admin])).await.unwrap();
-    let eve = house.people.sign_in_as_owner("eve").await.unwrap();
-    assert_eq!(house.commit(&eve, id).await.unwrap_err().code, "forbidden");
-    assert_eq!(audited(&house, "review.commit.refused").await, 1);
-    assert_eq!(house.targets().await, 1);
+    let installation = Installation::new().await;
+    let id = approved(&installation).await;
+    installation
+        .people
+        .create_person(None, &NewPerson::human("eve", [Permission::Admin]))
+        .await
+        .unwrap();
+    let eve = installation.people.sign_in_as_owner("eve").await.unwrap();
+    assert_eq!(installation.commit(&eve, id).await.unwrap_err().code, "forbidden");
+    assert_eq!(audited(&installation, "review.commit.refused").await, 1);
+    assert_eq!(installation.targets().await, 1);
 }
 
 #[tokio::test]
 async fn repeated_refusal_is_audited_once() {
-    let house = House::new().await;
-    let id = approved(&house).await;
-    house.people.create_person(None, &NewPerson::human("eve", [])).await.unwrap();
-    let eve = house.people.sign_in_as_owner("eve").await.unwrap();
+    let installation = Installation::new().await;
+    let id = approved(&installation).await;
+    installation.people.create_person(None, &NewPerson::human("eve", [])).await.unwrap();
+    let eve = installation.people.sign_in_as_owner("eve").await.unwrap();
     let tries = async |who: &Actor, id: ReviewId| {
         for _ in 0..3 {
-            house.commit(who, id).await.unwrap_err();
-            house.control.judge(who, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+            installation.commit(who, id).await.unwrap_err();
+            installation
+                .control
+                .judge(who, id, VerdictKind::Approve, String::new())
+                .await
+                .unwrap_err();
         }
     };
     let noted = async || {
         [
-            audited(&house, "review.commit.refused").await,
-            audited(&house, "review.verdict.refused").await,
+            audited(&installation, "review.commit.refused").await,
+            audited(&installation, "review.verdict.refused").await,
         ]
     };
     tries(&eve, id).await;
     assert_eq!(noted().await, [1, 1]);
-    for who in [&eve, &house.ada] {
+    for who in [&eve, &installation.ada] {
         tries(who, ReviewId(9_999)).await;
     }
     assert_eq!(noted().await, [1, 1], "of what is not there nothing is");
-    house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    installation
+        .control
+        .judge(&installation.ada, id, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!(noted().await, [1, 2], "of each person");
 
     // Simulates that a minute has passed.
-    let mut transaction = house.database.owner().begin().await.unwrap();
+    let mut transaction = installation.database.owner().begin().await.unwrap();
     for later in [
         "ALTER TABLE audit DISABLE TRIGGER USER",
         "UPDATE audit SET at = at - interval '61 seconds'",
@@ -120,7 +142,7 @@ async fn repeated_refusal_is_audited_once() {
     transaction.commit().await.unwrap();
     tries(&eve, id).await;
     assert_eq!(noted().await, [2, 3]);
-    let pool = house.database.app();
+    let pool = installation.database.app();
     let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)").fetch_one(pool).await.unwrap();
     let broken: Option<i64> =
         sqlx::query_scalar("SELECT audit_broken_at()").fetch_one(pool).await.unwrap();
@@ -129,33 +151,34 @@ async fn repeated_refusal_is_audited_once() {
 
 #[tokio::test]
 async fn edits_altered_after_approval_are_not_committed() {
-    let house = House::new().await;
-    let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "wipe").await];
-    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
-    let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
-    let id = house
+    let installation = Installation::new().await;
+    let edits =
+        vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "wipe").await];
+    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
+    let id = installation
         .control
-        .submit(&house.ada, proposal, version, "without the wipe".into())
+        .submit(&installation.ada, proposal, version, "without the wipe".into())
         .await
         .unwrap();
-    house.approve(&house.bo, id).await;
-    owner(&house, "UPDATE edit SET undone = false").await;
-    let refused = house.commit(&house.ada, id).await.unwrap_err();
+    installation.approve(&installation.bo, id).await;
+    owner(&installation, "UPDATE edit SET undone = false").await;
+    let refused = installation.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "edit_refused", "{refused:?}");
-    owner(&house, "UPDATE edit SET undone = seq = 1").await;
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "edit_refused");
-    assert_eq!((house.targets().await, house.steps().await.len()), (1, 0));
-    owner(&house, "UPDATE edit SET undone = seq = 2").await;
-    house.commit(&house.ada, id).await.unwrap();
+    owner(&installation, "UPDATE edit SET undone = seq = 1").await;
+    assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "edit_refused");
+    assert_eq!((installation.targets().await, installation.steps().await.len()), (1, 0));
+    owner(&installation, "UPDATE edit SET undone = seq = 2").await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 /// Inserts the same submission again by SQL, at the next version and without risks, so that one
 /// approval would be enough.
-async fn played_down(house: &House, honest: ReviewId) -> ReviewId {
+async fn played_down(installation: &Installation, honest: ReviewId) -> ReviewId {
     let ReviewId(honest) = honest;
     let next = "UPDATE proposal SET version = version + 1 WHERE id = (SELECT proposal_id FROM review WHERE id =";
-    owner(house, &format!("{next} {honest})")).await;
-    let mut tx = house.database.owner().begin().await.unwrap();
+    owner(installation, &format!("{next} {honest})")).await;
+    let mut tx = installation.database.owner().begin().await.unwrap();
     let forged: i64 = sqlx::query_scalar(
         "INSERT INTO review (proposal_id, version, title, change_hash, effects_hash, policy_number, approvals_needed, epoch,
                                  root_hash, summary, risk, created_by)
@@ -185,19 +208,19 @@ async fn played_down(house: &House, honest: ReviewId) -> ReviewId {
 
 #[tokio::test]
 async fn understated_risks_are_not_committed() {
-    let house = House::under(Policy {
+    let installation = Installation::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
         ..Policy::default()
     })
     .await;
-    let edit = house.bind("web", 1, "wipe").await;
-    let honest = house.submit(&house.ada, "web", vec![edit]).await;
-    let forged = played_down(&house, honest).await;
-    house.approve(&house.bo, forged).await;
-    let refused = house.commit(&house.ada, forged).await.unwrap_err();
+    let edit = installation.bind("web", 1, "wipe").await;
+    let honest = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let forged = played_down(&installation, honest).await;
+    installation.approve(&installation.bo, forged).await;
+    let refused = installation.commit(&installation.ada, forged).await.unwrap_err();
     assert_eq!(refused.code, "edit_refused", "{refused:?}");
-    assert_eq!(house.targets().await, 1);
+    assert_eq!(installation.targets().await, 1);
 }
 
 /// A role whose content can change without a re-run.
@@ -211,64 +234,75 @@ fn turning(version: &str, flags: &str) -> BTreeMap<String, Vec<u8>> {
 
 #[tokio::test]
 async fn role_becoming_destructive_is_a_risk() {
-    let house = House::under(Policy {
+    let installation = Installation::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
         ..Policy::default()
     })
     .await;
-    let web = house.id("web").await;
+    let web = installation.id("web").await;
     let uses = async |files| {
-        let version =
-            house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+        let version = installation
+            .control
+            .import_barclamps(Some(&installation.ada), &files)
+            .await
+            .unwrap()
+            .barclamps[0]
+            .2;
         let barclamp = engine::ids::BarclampName::parse("turning").unwrap();
         Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version })
     };
     let edits = vec![
         uses(turning("1", "")).await,
         Edit::AddRole(edit::AddRole { deployment: web, role: role("turns") }),
-        house.bind("web", 1, "turns").await,
+        installation.bind("web", 1, "turns").await,
     ];
-    let id = house.submit(&house.ada, "web", edits).await;
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    let id = installation.submit(&installation.ada, "web", edits).await;
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 
     let turned = vec![uses(turning("2", "destructive")).await];
-    let honest = house.submit(&house.ada, "web", turned).await;
-    let review = house.control.review(&house.bo, honest).await.unwrap();
+    let honest = installation.submit(&installation.ada, "web", turned).await;
+    let review = installation.control.review(&installation.bo, honest).await.unwrap();
     assert!(review.impact.waves.is_empty(), "nothing runs: {review:?}");
     assert!(review.risks.contains(&Risk::Destructive) && review.gate.needed == 2, "{review:?}");
-    house.approve(&house.bo, honest).await;
+    installation.approve(&installation.bo, honest).await;
     assert_eq!(
-        house.commit(&house.ada, honest).await.unwrap_err().code,
+        installation.commit(&installation.ada, honest).await.unwrap_err().code,
         "not_approved",
         "one is too few"
     );
 
-    let forged = played_down(&house, honest).await;
-    house.approve(&house.bo, forged).await;
-    let refused = house.commit(&house.ada, forged).await.unwrap_err();
+    let forged = played_down(&installation, honest).await;
+    installation.approve(&installation.bo, forged).await;
+    let refused = installation.commit(&installation.ada, forged).await.unwrap_err();
     assert_eq!(refused.code, "edit_refused", "{refused:?}");
-    assert_eq!(house.targets().await, 2);
+    assert_eq!(installation.targets().await, 2);
 }
 
 #[tokio::test]
 async fn recreated_proposal_inherits_no_approval() {
-    let house = House::new().await;
-    let id = approved(&house).await;
-    let draft = house.board("web").await.proposal.unwrap();
-    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
-    let edit = house.bind("web", 1, "app").await;
-    let again = house.submit(&house.ada, "web", vec![edit]).await;
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_newest");
-    assert_eq!(house.commit(&house.ada, again).await.unwrap_err().code, "not_approved");
-    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Discarded);
+    let installation = Installation::new().await;
+    let id = approved(&installation).await;
+    let draft = installation.board("web").await.proposal.unwrap();
+    installation.control.discard(&installation.ada, draft.id, draft.version).await.unwrap();
+    let edit = installation.bind("web", 1, "app").await;
+    let again = installation.submit(&installation.ada, "web", vec![edit]).await;
+    assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_newest");
+    assert_eq!(
+        installation.commit(&installation.ada, again).await.unwrap_err().code,
+        "not_approved"
+    );
+    assert_eq!(
+        installation.control.review(&installation.ada, id).await.unwrap().state,
+        ReviewState::Discarded
+    );
 }
 
 #[tokio::test]
 async fn recreated_deployment_inherits_no_approval() {
-    let house = House::new().await;
-    let web = house.id("web").await;
+    let installation = Installation::new().await;
+    let web = installation.id("web").await;
     let make = || {
         Edit::CreateDeployment(edit::CreateDeployment {
             id: DeploymentId(Uuid::new_v4()),
@@ -278,29 +312,29 @@ async fn recreated_deployment_inherits_no_approval() {
         })
     };
     let passes = async |edit: Edit| {
-        let id = house.submit(&house.ada, "web", vec![edit]).await;
-        house.approve(&house.bo, id).await;
-        house.commit(&house.ada, id).await.unwrap();
+        let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+        installation.approve(&installation.bo, id).await;
+        installation.commit(&installation.ada, id).await.unwrap();
     };
     passes(make()).await;
-    let first = house.id("below").await;
+    let first = installation.id("below").await;
     let add = |deployment| Edit::AddRole(edit::AddRole { deployment, role: role("app") });
-    let old = house.submit(&house.ada, "below", vec![add(first)]).await;
-    house.approve(&house.bo, old).await;
+    let old = installation.submit(&installation.ada, "below", vec![add(first)]).await;
+    installation.approve(&installation.bo, old).await;
     passes(Edit::RemoveDeployment(edit::RemoveDeployment { deployment: first })).await;
     passes(make()).await;
-    let second = house.id("below").await;
+    let second = installation.id("below").await;
     assert_ne!(first, second);
-    let targets = house.targets().await;
-    assert_eq!(house.commit(&house.ada, old).await.unwrap_err().status, 409);
-    let new = house.submit(&house.ada, "below", vec![add(second)]).await;
-    assert_eq!(house.commit(&house.ada, new).await.unwrap_err().code, "not_approved");
-    assert_eq!(house.targets().await, targets);
+    let targets = installation.targets().await;
+    assert_eq!(installation.commit(&installation.ada, old).await.unwrap_err().status, 409);
+    let new = installation.submit(&installation.ada, "below", vec![add(second)]).await;
+    assert_eq!(installation.commit(&installation.ada, new).await.unwrap_err().code, "not_approved");
+    assert_eq!(installation.targets().await, targets);
 }
 
 #[tokio::test]
 async fn destructive_line_stays_visible_among_many_changes() {
-    let house = House::under(Policy {
+    let installation = Installation::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
         ..Policy::default()
@@ -308,12 +342,12 @@ async fn destructive_line_stays_visible_among_many_changes() {
     .await;
     let mut edits = Vec::new();
     for n in 1..=4 {
-        edits.push(house.bind("web", n, "app").await);
-        edits.push(house.bind("web", n, "still").await);
+        edits.push(installation.bind("web", n, "app").await);
+        edits.push(installation.bind("web", n, "still").await);
     }
-    edits.push(house.bind("web", 4, "wipe").await);
-    let id = house.submit(&house.ada, "web", edits).await;
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    edits.push(installation.bind("web", 4, "wipe").await);
+    let id = installation.submit(&installation.ada, "web", edits).await;
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert!(review.risks.contains(&Risk::Destructive));
     assert!(
         review.summary[0].contains("be undone") && review.summary[0].contains("n4"),
@@ -325,14 +359,14 @@ async fn destructive_line_stays_visible_among_many_changes() {
 
 #[tokio::test]
 async fn misleading_texts_are_rejected() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let web = house.id("web").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let web = installation.id("web").await;
     let (proposal, version) = {
-        let edit = house.bind("web", 2, "app").await;
-        house.propose(&house.ada, "web", vec![edit]).await
+        let edit = installation.bind("web", 2, "app").await;
+        installation.propose(&installation.ada, "web", vec![edit]).await
     };
-    let before = house.traces().await;
+    let before = installation.traces().await;
     let data =
         |data| Edit::SetRoleData(edit::SetRoleData { deployment: web, role: role("app"), data });
     let noderole = engine::cluster::NoderoleKey::first(role("app"));
@@ -343,31 +377,35 @@ async fn misleading_texts_are_rejected() {
         (data(json!({"app": "null\0byte"})), "/app "),
         (data(json!({"app": "\u{1b}[2K"})), "/app "),
         (
-            Edit::Rerun(edit::Rerun { node: house.node(1).await, noderole, reason: reason.into() }),
+            Edit::Rerun(edit::Rerun {
+                node: installation.node(1).await,
+                noderole,
+                reason: reason.into(),
+            }),
             "reason ",
         ),
     ] {
-        let refused = house
+        let refused = installation
             .control
-            .edit(&house.ada, proposal, version, vec![edit.clone()])
+            .edit(&installation.ada, proposal, version, vec![edit.clone()])
             .await
             .unwrap_err();
         assert!(refused.status == 422 && refused.detail.contains("U+"), "{refused:?}");
         assert!(refused.detail.contains(place), "{refused:?}");
-        let foreseen = house.control.foresee(&house.ada, proposal, vec![edit]).await;
+        let foreseen = installation.control.foresee(&installation.ada, proposal, vec![edit]).await;
         let told =
             foreseen.map_or_else(|refused| refused.detail, |foreseen| foreseen.refused.concat());
         assert!(told.contains(place), "{told}");
     }
-    let titled = house
+    let titled = installation
         .control
-        .submit(&house.ada, proposal, version, "safe\u{2066}".into())
+        .submit(&installation.ada, proposal, version, "safe\u{2066}".into())
         .await
         .unwrap_err();
     assert_eq!(titled.status, 400);
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
     let fine = data(json!({"app": {"größe": "zwei\nZeilen\t漢"}}));
-    house.control.edit(&house.ada, proposal, version, vec![fine]).await.unwrap();
+    installation.control.edit(&installation.ada, proposal, version, vec![fine]).await.unwrap();
 }
 
 fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
@@ -382,13 +420,13 @@ fn tool(version: &str, script: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// The scripts of a claimed run, as a worker loads them.
-async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
-    let facts = store::runs::run_details(house.database.worker(), &[run])
+async fn scripts_of(installation: &Installation, run: engine::ids::RunId) -> Vec<Vec<u8>> {
+    let facts = store::runs::run_details(installation.database.worker(), &[run])
         .await
         .unwrap()
         .remove(&run)
         .unwrap();
-    let role = store::catalog::object_body(house.database.worker(), facts.role_hash)
+    let role = store::catalog::object_body(installation.database.worker(), facts.role_hash)
         .await
         .unwrap()
         .unwrap();
@@ -397,7 +435,7 @@ async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
     let mut scripts = Vec::new();
     for script in &role.scripts {
         scripts.push(
-            store::catalog::object_body(house.database.worker(), script.hash)
+            store::catalog::object_body(installation.database.worker(), script.hash)
                 .await
                 .unwrap()
                 .unwrap(),
@@ -408,16 +446,16 @@ async fn scripts_of(house: &House, run: engine::ids::RunId) -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn scripts_imported_after_approval_never_run() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let right = "#!/bin/sh\necho right\n";
-    let first = house
+    let first = installation
         .control
-        .import_barclamps(Some(&house.ada), &tool("1", right))
+        .import_barclamps(Some(&installation.ada), &tool("1", right))
         .await
         .unwrap()
         .barclamps[0]
         .2;
-    let web = house.id("web").await;
+    let web = installation.id("web").await;
     let barclamp = engine::ids::BarclampName::parse("tool").unwrap();
     let edits = vec![
         Edit::UseBarclamp(edit::UseBarclamp {
@@ -426,23 +464,26 @@ async fn scripts_imported_after_approval_never_run() {
             version: first,
         }),
         Edit::AddRole(edit::AddRole { deployment: web, role: role("tool") }),
-        house.bind("web", 1, "tool").await,
+        installation.bind("web", 1, "tool").await,
     ];
-    let id = house.submit(&house.ada, "web", edits).await;
-    house.approve(&house.bo, id).await;
+    let id = installation.submit(&installation.ada, "web", edits).await;
+    installation.approve(&installation.bo, id).await;
 
     let wrong = "#!/bin/sh\necho wrong\n";
-    let same =
-        house.control.import_barclamps(Some(&house.cy), &tool("1", wrong)).await.unwrap_err();
+    let same = installation
+        .control
+        .import_barclamps(Some(&installation.cy), &tool("1", wrong))
+        .await
+        .unwrap_err();
     assert_eq!(same.code, "other_content", "one version, one content");
-    house.control.import_barclamps(Some(&house.cy), &tool("2", wrong)).await.unwrap();
+    installation.control.import_barclamps(Some(&installation.cy), &tool("2", wrong)).await.unwrap();
     assert_eq!(
-        house.control.review(&house.bo, id).await.unwrap().state,
+        installation.control.review(&installation.bo, id).await.unwrap().state,
         ReviewState::Open,
         "an import changes nothing"
     );
-    house.commit(&house.ada, id).await.unwrap();
-    house.control.import_barclamps(Some(&house.cy), &tool("3", wrong)).await.unwrap();
+    installation.commit(&installation.ada, id).await.unwrap();
+    installation.control.import_barclamps(Some(&installation.cy), &tool("3", wrong)).await.unwrap();
 
     let hello = NewWorker {
         id: WorkerId(Uuid::new_v4()),
@@ -454,21 +495,23 @@ async fn scripts_imported_after_approval_never_run() {
         version: "0".into(),
     };
     store::workers::ensure_worker(
-        house.database.worker(),
+        installation.database.worker(),
         &hello,
         std::time::Duration::from_secs(600),
     )
     .await
     .unwrap();
-    store::workers::confirm_worker(house.database.worker(), hello.id).await.unwrap();
-    store::runs::set_node_alive(house.database.owner(), house.node(1).await, true).await.unwrap();
-    owner(&house, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
+    store::workers::confirm_worker(installation.database.worker(), hello.id).await.unwrap();
+    store::runs::set_node_alive(installation.database.owner(), installation.node(1).await, true)
+        .await
+        .unwrap();
+    owner(&installation, "UPDATE step SET state = 'active', applied_generation = generation, pending = 0 WHERE jig = 'noop'")
         .await;
-    owner(&house, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
+    owner(&installation, "UPDATE step SET state = 'todo', pending = 0 WHERE jig = 'script'").await;
     let claimed =
-        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        store::runs::claim_runs(installation.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
-    assert_eq!(scripts_of(&house, claimed.runs[0]).await, [right.as_bytes()]);
+    assert_eq!(scripts_of(&installation, claimed.runs[0]).await, [right.as_bytes()]);
 }
 
 fn table_of_cases() -> (std::path::PathBuf, String) {
@@ -538,15 +581,15 @@ fn each_case_is_tried_over_every_interface() {
 /// plan fails at its commit.
 #[tokio::test]
 async fn database_and_planner_have_same_depth_limit() {
-    let house = House::new().await;
-    let mut tx = house.database.owner().begin().await.unwrap();
+    let installation = Installation::new().await;
+    let mut tx = installation.database.owner().begin().await.unwrap();
     for guard in ["guard_document", "guard_intent"] {
         let off = format!("ALTER TABLE deployment DISABLE TRIGGER {guard}");
         sqlx::query(AssertSqlSafe(off)).execute(&mut *tx).await.unwrap();
     }
     let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
                   SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
-    let mut parent = house.id("web").await.0;
+    let mut parent = installation.id("web").await.0;
     // system and web are levels 1 and 2.
     for level in 3..=MAX_LEVELS + 1 {
         let id = Uuid::new_v4();

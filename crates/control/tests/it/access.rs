@@ -7,9 +7,9 @@ use control::people::{Actor, ClientInfo};
 use engine::gate::{Rule, VerdictKind};
 use engine::ids::ReviewId;
 
-use crate::house::House;
+use crate::installation::Installation;
 
-impl House {
+impl Installation {
     /// Makes ada and cy admins, too.
     async fn admins(&mut self) {
         let sql =
@@ -76,34 +76,36 @@ fn code<T: std::fmt::Debug>(refused: Result<T, Problem>) -> String {
 
 #[tokio::test]
 async fn admin_signed_in_as_reviewer_cannot_approve() {
-    let mut house = House::new().await;
-    house.admins().await;
-    let id = house.submitted().await;
-    let link = house.people.new_link(&house.ada, house.bo.person).await.unwrap();
-    let as_bo = house.first_visit(&link).await;
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let id = installation.submitted().await;
+    let link =
+        installation.people.new_link(&installation.ada, installation.bo.person).await.unwrap();
+    let as_bo = installation.first_visit(&link).await;
     assert_eq!(
-        code(house.control.judge(&as_bo, id, VerdictKind::Approve, String::new()).await),
+        code(installation.control.judge(&as_bo, id, VerdictKind::Approve, String::new()).await),
         "password_needed"
     );
-    assert_eq!(code(house.control.review(&as_bo, id).await), "password_needed");
-    assert_eq!(code(house.people.end_other_sessions(&as_bo).await), "password_needed");
-    assert!(house.people.mine(&as_bo).await.unwrap().password_needed);
-    let as_bo = house.with_password(&as_bo).await;
-    house.approve(&as_bo, id).await;
-    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
-    let text = house.approvals(id).await;
+    assert_eq!(code(installation.control.review(&as_bo, id).await), "password_needed");
+    assert_eq!(code(installation.people.end_other_sessions(&as_bo).await), "password_needed");
+    assert!(installation.people.mine(&as_bo).await.unwrap().password_needed);
+    let as_bo = installation.with_password(&as_bo).await;
+    installation.approve(&as_bo, id).await;
+    assert_eq!(code(installation.commit(&installation.ada, id).await), "not_approved");
+    let text = installation.approvals(id).await;
     assert!(text.contains("bo set a password with a sign-in link of ada at"), "{text}");
     assert!(text.contains("or when another admin confirms the access of bo"), "{text}");
-    let review = house.control.review(&house.cy, id).await.unwrap();
+    let review = installation.control.review(&installation.cy, id).await.unwrap();
     assert!(!review.verdicts[0].counts);
 
     // bo and everyone who views the account are notified.
-    let mine = house.people.mine(&as_bo).await.unwrap();
+    let mine = installation.people.mine(&as_bo).await.unwrap();
     assert_eq!(mine.notices.iter().map(|notice| notice.by.as_str()).collect::<Vec<_>>(), ["ada"]);
-    assert_eq!(house.control.frame(&as_bo).await.unwrap().reset.unwrap().by, "ada");
-    house.people.dismiss_notices(&as_bo).await.unwrap();
-    assert!(house.people.mine(&as_bo).await.unwrap().notices.is_empty());
-    let details = house.people.details(&house.cy, house.bo.person).await.unwrap();
+    assert_eq!(installation.control.frame(&as_bo).await.unwrap().reset.unwrap().by, "ada");
+    installation.people.dismiss_notices(&as_bo).await.unwrap();
+    assert!(installation.people.mine(&as_bo).await.unwrap().notices.is_empty());
+    let details =
+        installation.people.details(&installation.cy, installation.bo.person).await.unwrap();
     let kinds: Vec<&str> =
         details.access_changes.iter().map(|change| change.kind.as_str()).collect();
     assert_eq!(kinds, ["reset", "link", "created"]);
@@ -113,93 +115,108 @@ async fn admin_signed_in_as_reviewer_cannot_approve() {
     );
 
     // A second admin ends the cooling period at once; neither ada nor bo can.
-    assert_eq!(code(house.people.confirm(&house.ada, house.bo.person).await), "may_not_confirm");
-    assert_eq!(code(house.people.confirm(&as_bo, house.bo.person).await), "forbidden");
-    assert_eq!(code(house.people.confirm(&house.cy, house.cy.person).await), "own_account");
-    let confirmed = house.people.confirm(&house.cy, house.bo.person).await.unwrap();
+    assert_eq!(
+        code(installation.people.confirm(&installation.ada, installation.bo.person).await),
+        "may_not_confirm"
+    );
+    assert_eq!(
+        code(installation.people.confirm(&as_bo, installation.bo.person).await),
+        "forbidden"
+    );
+    assert_eq!(
+        code(installation.people.confirm(&installation.cy, installation.cy.person).await),
+        "own_account"
+    );
+    let confirmed =
+        installation.people.confirm(&installation.cy, installation.bo.person).await.unwrap();
     assert!(confirmed.approvals_limited.is_empty());
     assert_eq!(confirmed.access_changes[0].confirmed_by.as_deref(), Some("cy"));
-    house.commit(&house.ada, id).await.unwrap();
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn reviewer_made_after_submission_never_approves_it() {
-    let mut house = House::new().await;
-    house.admins().await;
-    let id = house.submitted().await;
-    let dan = house.added(&house.ada, "dan", "reviewer").await;
-    house.people.confirm(&house.cy, dan.person).await.unwrap();
-    house.later(48).await;
-    house.approve(&dan, id).await;
-    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
-    let text = house.approvals(id).await;
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let id = installation.submitted().await;
+    let dan = installation.added(&installation.ada, "dan", "reviewer").await;
+    installation.people.confirm(&installation.cy, dan.person).await.unwrap();
+    installation.later(48).await;
+    installation.approve(&dan, id).await;
+    assert_eq!(code(installation.commit(&installation.ada, id).await), "not_approved");
+    let text = installation.approvals(id).await;
     assert!(text.contains("Approvals by dan never count here: ada "), "{text}");
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn admin_created_by_author_cannot_confirm() {
-    let mut house = House::new().await;
-    house.admins().await;
-    let eva = house.added(&house.ada, "eva", "admin").await;
-    let dan = house.added(&eva, "dan", "reviewer").await;
-    let link = house.people.new_link(&house.ada, house.bo.person).await.unwrap();
-    let bo = house.with_password(&house.first_visit(&link).await).await;
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let eva = installation.added(&installation.ada, "eva", "admin").await;
+    let dan = installation.added(&eva, "dan", "reviewer").await;
+    let link =
+        installation.people.new_link(&installation.ada, installation.bo.person).await.unwrap();
+    let bo = installation.with_password(&installation.first_visit(&link).await).await;
     for person in [dan.person, bo.person] {
-        assert_eq!(code(house.people.confirm(&eva, person).await), "may_not_confirm");
+        assert_eq!(code(installation.people.confirm(&eva, person).await), "may_not_confirm");
     }
-    let id = house.submitted().await;
-    house.approve(&dan, id).await;
-    house.approve(&bo, id).await;
-    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
-    house.people.confirm(&house.cy, eva.person).await.unwrap();
-    house.commit(&house.ada, id).await.unwrap();
+    let id = installation.submitted().await;
+    installation.approve(&dan, id).await;
+    installation.approve(&bo, id).await;
+    assert_eq!(code(installation.commit(&installation.ada, id).await), "not_approved");
+    installation.people.confirm(&installation.cy, eva.person).await.unwrap();
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn team_of_two_works_after_the_first_day() {
-    let mut house = House::new().await;
-    house.admins().await;
-    let dan = house.added(&house.ada, "dan", "reviewer").await;
-    let first = house.submitted().await;
-    house.approve(&dan, first).await;
-    assert_eq!(code(house.commit(&house.ada, first).await), "not_approved");
-    house.later(24).await;
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let dan = installation.added(&installation.ada, "dan", "reviewer").await;
+    let first = installation.submitted().await;
+    installation.approve(&dan, first).await;
+    assert_eq!(code(installation.commit(&installation.ada, first).await), "not_approved");
+    installation.later(24).await;
     assert_eq!(
-        code(house.commit(&house.ada, first).await),
+        code(installation.commit(&installation.ada, first).await),
         "not_approved",
         "the approval was given too early"
     );
-    house.approve(&dan, first).await;
-    house.commit(&house.ada, first).await.unwrap();
+    installation.approve(&dan, first).await;
+    installation.commit(&installation.ada, first).await.unwrap();
 }
 
 #[tokio::test]
 async fn objection_of_a_fresh_reviewer_counts() {
-    let mut house = House::new().await;
-    house.admins().await;
-    let dan = house.added(&house.ada, "dan", "reviewer").await;
-    let id = house.submitted().await;
-    house.control.judge(&dan, id, VerdictKind::Reject, "no".into()).await.unwrap();
-    house.approve(&house.bo, id).await;
-    let refused = house.commit(&house.ada, id).await.unwrap_err();
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let dan = installation.added(&installation.ada, "dan", "reviewer").await;
+    let id = installation.submitted().await;
+    installation.control.judge(&dan, id, VerdictKind::Reject, "no".into()).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    let refused = installation.commit(&installation.ada, id).await.unwrap_err();
     assert!(refused.detail.contains("the change was rejected, by dan"), "{refused:?}");
 }
 
 #[tokio::test]
 async fn verdict_before_disabling_stays_void() {
-    let mut house = House::new().await;
-    house.admins().await;
-    let id = house.submitted().await;
-    house.approve(&house.bo, id).await;
-    house.people.set_disabled(&house.cy, house.bo.person, true).await.unwrap();
-    house.people.set_disabled(&house.cy, house.bo.person, false).await.unwrap();
-    assert_eq!(code(house.commit(&house.ada, id).await), "not_approved");
-    assert!(!house.control.review(&house.cy, id).await.unwrap().verdicts[0].counts);
-    let text = house.approvals(id).await;
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let id = installation.submitted().await;
+    installation.approve(&installation.bo, id).await;
+    installation.people.set_disabled(&installation.cy, installation.bo.person, true).await.unwrap();
+    installation
+        .people
+        .set_disabled(&installation.cy, installation.bo.person, false)
+        .await
+        .unwrap();
+    assert_eq!(code(installation.commit(&installation.ada, id).await), "not_approved");
+    assert!(!installation.control.review(&installation.cy, id).await.unwrap().verdicts[0].counts);
+    let text = installation.approvals(id).await;
     assert!(text.contains("bo approved it before the account was disabled"), "{text}");
-    let bo = house.again("bo").await;
-    house.approve(&bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    let bo = installation.again("bo").await;
+    installation.approve(&bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }

@@ -16,7 +16,7 @@ use serde_json::json;
 use store::blueprints::NewTarget;
 use store::reviews::NewSubmission;
 
-use crate::house::House;
+use crate::installation::Installation;
 
 pub struct Line {
     pub catalog: Catalog,
@@ -25,8 +25,8 @@ pub struct Line {
 
 impl Line {
     /// The current catalog and target.
-    pub async fn of(house: &House) -> Self {
-        let mut on = house.database.app().acquire().await.unwrap();
+    pub async fn of(installation: &Installation) -> Self {
+        let mut on = installation.database.app().acquire().await.unwrap();
         let mut catalog = Catalog::default();
         for object in store::catalog::catalog_objects(&mut on, &[]).await.unwrap() {
             catalog.add(&object).unwrap();
@@ -52,7 +52,7 @@ impl Line {
     /// Commits a blueprint through a proposal on this deployment. `None` if it changes nothing.
     pub async fn commit(
         &mut self,
-        house: &House,
+        installation: &Installation,
         on: DeploymentId,
         new: Blueprint,
     ) -> Option<BlueprintNumber> {
@@ -63,13 +63,13 @@ impl Line {
         let written = written(&self.blueprint, &new, &changes);
         let projection = project(&self.blueprint, &new, &changes, &self.catalog).unwrap();
         let root = new.root_object().unwrap();
-        let mut transaction = house.database.owner().begin().await.unwrap();
+        let mut transaction = installation.database.owner().begin().await.unwrap();
         let head = store::blueprints::head(&mut transaction).await.unwrap();
         store::catalog::ensure_objects(&mut transaction, std::slice::from_ref(&root))
             .await
             .unwrap();
         let (proposal, _) =
-            store::proposals::ensure_proposal(&mut transaction, on, house.ada.person)
+            store::proposals::ensure_proposal(&mut transaction, on, installation.ada.person)
                 .await
                 .unwrap();
         let version = store::proposals::increment_version(&mut transaction, proposal, 0)
@@ -100,20 +100,20 @@ impl Line {
             root: root.hash,
             summary: json!({}),
             risks,
-            by: house.ada.person,
+            by: installation.ada.person,
             base: rows.iter().map(|row| (row.id, row.head_no)).collect::<BTreeMap<_, _>>(),
-            authors: BTreeSet::from([house.ada.person]),
+            authors: BTreeSet::from([installation.ada.person]),
             documents: changes.clone(),
         };
         let submission =
             store::reviews::insert_submission(&mut transaction, &submission).await.unwrap();
         transaction.commit().await.unwrap();
-        let mut transaction = house.database.owner().begin().await.unwrap();
+        let mut transaction = installation.database.owner().begin().await.unwrap();
         let head = store::blueprints::lock_for_commit(&mut transaction).await.unwrap();
         store::reviews::insert_verdict(
             &mut transaction,
             submission,
-            house.bo.person,
+            installation.bo.person,
             VerdictKind::Approve,
             "",
         )
@@ -123,7 +123,7 @@ impl Line {
             head,
             submission: Some(submission),
             policy: None,
-            by: Some(house.ada.person),
+            by: Some(installation.ada.person),
             old: &self.blueprint,
             new: &new,
             root: root.hash,
@@ -139,8 +139,8 @@ impl Line {
     }
 
     /// Stores documents that a new blueprint refers to.
-    pub async fn put(&self, house: &House, objects: &[engine::canonical::Object]) {
-        let mut on = house.database.app().acquire().await.unwrap();
+    pub async fn put(&self, installation: &Installation, objects: &[engine::canonical::Object]) {
+        let mut on = installation.database.app().acquire().await.unwrap();
         store::catalog::ensure_objects(&mut on, objects).await.unwrap();
     }
 }

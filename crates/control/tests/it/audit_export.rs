@@ -1,6 +1,6 @@
 //! Offline verification of the audit export of a real history, and `gantry verify` on altered rows.
 
-use api::audit::ChainWanted;
+use api::audit::ChainQuery;
 use api::people::{PasskeyRequest, Signature};
 use authenticator::Authenticator;
 use engine::audit::Broken;
@@ -10,13 +10,13 @@ use passkeys::RelyingParty;
 use serde_json::json;
 use store::audit::Stage;
 
-use crate::house::House;
+use crate::installation::Installation;
 
 /// The lines of a whole export, as the server writes them.
-async fn export(house: &House) -> Vec<String> {
+async fn export(installation: &Installation) -> Vec<String> {
     loop {
         let sealed: i32 = sqlx::query_scalar("SELECT seal_audit(1000)")
-            .fetch_one(house.database.owner())
+            .fetch_one(installation.database.owner())
             .await
             .unwrap();
         if sealed == 0 {
@@ -24,17 +24,17 @@ async fn export(house: &House) -> Vec<String> {
         }
     }
     let (mut chain, header) =
-        house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
+        installation.control.audit_export(&installation.ada, ChainQuery::default()).await.unwrap();
     let (end, hash) = (header.end, header.hash);
     let mut lines = vec![Line::Header(header)];
     while chain.last < end {
-        let (part, next) = house.control.audit_links(chain).await.unwrap();
+        let (part, next) = installation.control.audit_links(chain).await.unwrap();
         lines.extend(part.into_iter().map(Line::Audit));
         chain = next;
     }
     let mut stage = Stage::default();
     while stage != Stage::Done {
-        let (part, next) = house.control.audit_rows(end, stage).await.unwrap();
+        let (part, next) = installation.control.audit_rows(end, stage).await.unwrap();
         lines.extend(part);
         stage = next;
     }
@@ -51,17 +51,17 @@ fn check(lines: &[String]) -> Result<Verification, Broken> {
 }
 
 /// Two reviewed changes, a rejected one, an open one, and a run with each outcome.
-async fn history() -> House {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let edit = house.bind("web", 2, "app").await;
-    let rejected = house.submit(&house.ada, "web", vec![edit]).await;
-    house
+async fn history() -> Installation {
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edit = installation.bind("web", 2, "app").await;
+    let rejected = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation
         .control
-        .judge(&house.bo, rejected, VerdictKind::RequestChanges, "not yet".into())
+        .judge(&installation.bo, rejected, VerdictKind::RequestChanges, "not yet".into())
         .await
         .unwrap();
-    house.bound("edge", 3, "app").await;
+    installation.bound("edge", 3, "app").await;
     let claim = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, lease_until) \
                  SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, h.number, h.epoch, s.content_hash, true, now() \
                  FROM step s JOIN noderole r ON r.id = s.noderole_id CROSS JOIN head h WHERE r.role = 'app'";
@@ -71,15 +71,15 @@ async fn history() -> House {
         "UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker)",
         "UPDATE run SET state = 'ended', ended_at = now(), outcome = 'succeeded' WHERE id = (SELECT min(id) FROM run)",
     ] {
-        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+        sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     }
-    house
+    installation
 }
 
 #[tokio::test]
 async fn real_history_is_proven_and_each_line_counts() {
-    let house = history().await;
-    let lines = export(&house).await;
+    let installation = history().await;
+    let lines = export(&installation).await;
     let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));
     let totals = &proven.totals;
     assert!(proven.whole);
@@ -111,21 +111,21 @@ async fn real_history_is_proven_and_each_line_counts() {
 
 #[tokio::test]
 async fn export_is_consistent_during_later_changes() {
-    let house = history().await;
-    let before = export(&house).await;
+    let installation = history().await;
+    let before = export(&installation).await;
     let (chain, header) =
-        house.control.audit_export(&house.ada, ChainWanted::default()).await.unwrap();
+        installation.control.audit_export(&installation.ada, ChainQuery::default()).await.unwrap();
     assert_eq!(chain.last, 0);
     // A run ends and a commit happens while the export is read.
     sqlx::query("UPDATE run SET state = 'ended', ended_at = now(), outcome = 'failed' WHERE state = 'running'")
-        .execute(house.database.owner())
+        .execute(installation.database.owner())
         .await
         .unwrap();
-    house.bound("web", 4, "app").await;
-    sqlx::query("SELECT seal_audit(10)").execute(house.database.owner()).await.unwrap();
+    installation.bound("web", 4, "app").await;
+    sqlx::query("SELECT seal_audit(10)").execute(installation.database.owner()).await.unwrap();
     let (mut rows, mut stage) = (Vec::new(), Stage::default());
     while stage != Stage::Done {
-        let (part, next) = house.control.audit_rows(header.end, stage).await.unwrap();
+        let (part, next) = installation.control.audit_rows(header.end, stage).await.unwrap();
         rows.extend(part.iter().map(|line| serde_json::to_string(line).unwrap()));
         stage = next;
     }
@@ -133,7 +133,7 @@ async fn export_is_consistent_during_later_changes() {
         before.iter().filter(|line| line.contains("\"type\":\"row\"")).cloned().collect();
     rows.retain(|line| line.contains("\"type\":\"row\""));
     assert_eq!(rows, rows_before);
-    check(&export(&house).await).unwrap_or_else(|broken| panic!("{broken}"));
+    check(&export(&installation).await).unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 #[tokio::test]
@@ -157,14 +157,14 @@ async fn altered_rows_are_reported() {
         ("run", "UPDATE run SET blueprint_number = 1 WHERE id = 1", "run 1"),
         ("policy", "UPDATE policy SET created_at = created_at - interval '1 day'", "policy 1"),
     ] {
-        let house = history().await;
+        let installation = history().await;
         for sql in [&format!("ALTER TABLE {table} DISABLE TRIGGER USER"), sql] {
             sqlx::query(sqlx::AssertSqlSafe(sql.to_owned()))
-                .execute(house.database.owner())
+                .execute(installation.database.owner())
                 .await
                 .unwrap();
         }
-        let broken = check(&export(&house).await).expect_err(sql);
+        let broken = check(&export(&installation).await).expect_err(sql);
         assert!(
             broken.to_string().starts_with(&format!("Verification failed at {name}")),
             "{sql}: {broken}"
@@ -173,22 +173,22 @@ async fn altered_rows_are_reported() {
             // `verify` checks only the rows that result from a review's documents.
             continue;
         }
-        let verified = house.control.verify().await.unwrap();
+        let verified = installation.control.verify().await.unwrap();
         assert!(!verified.discrepancies.is_empty(), "gantry verify: {sql}");
     }
 }
 
 #[tokio::test]
 async fn verify_reports_a_target_without_approval() {
-    let house = history().await;
-    let honest = house.control.verify().await.unwrap();
+    let installation = history().await;
+    let honest = installation.control.verify().await.unwrap();
     assert_eq!(honest.discrepancies, []);
     for sql in
         ["ALTER TABLE verdict DISABLE TRIGGER USER", "DELETE FROM verdict WHERE review_id = 1"]
     {
-        sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+        sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     }
-    let found = house.control.verify().await.unwrap().discrepancies;
+    let found = installation.control.verify().await.unwrap().discrepancies;
     let approvals = found.iter().find(|one| one.what == "approvals of blueprint 2").unwrap();
     assert_eq!((&approvals.meant, &approvals.found), (&Some(json!(1)), &Some(json!(0))));
     assert!(found.iter().any(|one| one.what.starts_with("verdict 1")), "{found:?}");
@@ -197,34 +197,48 @@ async fn verify_reports_a_target_without_approval() {
 const ORIGIN: &str = "http://localhost:7780";
 
 /// A change that was approved with a confirmed passkey, as the policy requires.
-async fn signed_history() -> House {
-    let house =
-        House::under(Policy { signed: [SignedRule::default()].into(), ..Policy::default() }).await;
+async fn signed_history() -> Installation {
+    let installation =
+        Installation::under(Policy { signed: [SignedRule::default()].into(), ..Policy::default() })
+            .await;
     let (site, authenticator) = (RelyingParty::of(ORIGIN).unwrap(), Authenticator::new());
-    let begun = house.people.passkey_options(&house.bo, &site).await.unwrap();
+    let begun = installation.people.passkey_options(&installation.bo, &site).await.unwrap();
     let wish =
         PasskeyRequest { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };
-    let made = house.people.register_passkey(&house.bo, &site, &wish).await.unwrap();
-    house.people.confirm_passkey_as_owner(house.bo.person, &made.fingerprint).await.unwrap();
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let request =
-        house.control.verdict_options(&house.bo, &site, id, VerdictKind::Approve).await.unwrap();
-    let answer = authenticator.get(ORIGIN, &request.options);
-    let signature = Signature { nonce: request.nonce, answer };
-    house
-        .control
-        .give_signed_verdict(&house.bo, id, VerdictKind::Approve, String::new(), Some(signature))
+    let made = installation.people.register_passkey(&installation.bo, &site, &wish).await.unwrap();
+    installation
+        .people
+        .confirm_passkey_as_owner(installation.bo.person, &made.fingerprint)
         .await
         .unwrap();
-    house.commit(&house.ada, id).await.unwrap();
-    house
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let request = installation
+        .control
+        .verdict_options(&installation.bo, &site, id, VerdictKind::Approve)
+        .await
+        .unwrap();
+    let answer = authenticator.get(ORIGIN, &request.options);
+    let signature = Signature { nonce: request.nonce, answer };
+    installation
+        .control
+        .give_signed_verdict(
+            &installation.bo,
+            id,
+            VerdictKind::Approve,
+            String::new(),
+            Some(signature),
+        )
+        .await
+        .unwrap();
+    installation.commit(&installation.ada, id).await.unwrap();
+    installation
 }
 
 #[tokio::test]
 async fn signed_history_is_proven_and_each_line_counts() {
-    let house = signed_history().await;
-    let lines = export(&house).await;
+    let installation = signed_history().await;
+    let lines = export(&installation).await;
     let proven = check(&lines).unwrap_or_else(|broken| panic!("{broken}"));
     let totals = &proven.totals;
     assert_eq!(
@@ -249,7 +263,7 @@ async fn signed_history_is_proven_and_each_line_counts() {
             );
         }
     }
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
 }
 
 #[tokio::test]
@@ -264,20 +278,20 @@ async fn altered_signature_is_reported() {
         ("passkey_confirmation", "DELETE FROM passkey_confirmation", "passkey_confirmation "),
         ("passkey", "UPDATE passkey SET origin = 'https://elsewhere.example'", "passkey "),
     ] {
-        let house = signed_history().await;
+        let installation = signed_history().await;
         for sql in [&format!("ALTER TABLE {table} DISABLE TRIGGER USER"), sql] {
             sqlx::query(sqlx::AssertSqlSafe(sql.to_owned()))
-                .execute(house.database.owner())
+                .execute(installation.database.owner())
                 .await
                 .unwrap();
         }
-        let broken = check(&export(&house).await).expect_err(sql);
+        let broken = check(&export(&installation).await).expect_err(sql);
         assert!(
             broken.to_string().starts_with(&format!("Verification failed at {name}")),
             "{sql}: {broken}"
         );
         assert!(
-            !house.control.verify().await.unwrap().discrepancies.is_empty(),
+            !installation.control.verify().await.unwrap().discrepancies.is_empty(),
             "gantry verify: {sql}"
         );
     }

@@ -2,8 +2,8 @@
 
 use api::listing::Cursor;
 use api::nodes::NodeRequest;
-use api::nodes::NodesWanted;
-use api::runs::RunsWanted;
+use api::nodes::NodesQuery;
+use api::runs::RunsQuery;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -11,59 +11,69 @@ use engine::ids::{BarclampName, DeploymentId, NodeId, ProposalId, ReviewId, RunI
 use engine::plan::{Edit, edit};
 use serde_json::json;
 
-use crate::house::{BARCLAMP, House, fqdn, role};
+use crate::installation::{BARCLAMP, Installation, fqdn, role};
 
 fn files(text: &str) -> BTreeMap<String, Vec<u8>> {
-    [("house/house.yml".to_owned(), text.as_bytes().to_vec())].into()
+    [("installation/installation.yml".to_owned(), text.as_bytes().to_vec())].into()
 }
 
 #[tokio::test]
 async fn broken_barclamps_are_reported_with_position() {
-    let house = House::new().await;
-    let before = house.traces().await;
+    let installation = Installation::new().await;
+    let before = installation.traces().await;
     for (text, at, part) in [
         (
-            "barclamp: {name: house, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [b}\n",
-            "house/house.yml:3:",
+            "barclamp: {name: installation, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [b}\n",
+            "installation/installation.yml:3:",
             "",
         ),
         (
-            "barclamp: {name: house, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [c]}\n  - {name: b, jig: noop, requires: [a]}\n  - {name: c, jig: noop, requires: [b]}\n",
-            "house/house.yml:",
+            "barclamp: {name: installation, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [c]}\n  - {name: b, jig: noop, requires: [a]}\n  - {name: c, jig: noop, requires: [b]}\n",
+            "installation/installation.yml:",
             "a -> c -> b -> a",
         ),
         (
-            "barclamp: {name: house, version: '2'}\nroles:\n  - {name: runtime, jig: noop}\n  - {name: a, jig: noop, requires: [runtme]}\n",
-            "house/house.yml:4:",
+            "barclamp: {name: installation, version: '2'}\nroles:\n  - {name: runtime, jig: noop}\n  - {name: a, jig: noop, requires: [runtme]}\n",
+            "installation/installation.yml:4:",
             "\"runtime\"",
         ),
     ] {
-        let problem =
-            house.control.import_barclamps(Some(&house.ada), &files(text)).await.unwrap_err();
+        let problem = installation
+            .control
+            .import_barclamps(Some(&installation.ada), &files(text))
+            .await
+            .unwrap_err();
         assert_eq!((problem.status, problem.code.as_str()), (422, "barclamp"));
         assert!(problem.errors[0].at.starts_with(at), "{problem:?}");
         assert!(problem.errors.iter().any(|e| e.detail.contains(part)), "{part}: {problem:?}");
     }
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
 }
 
 #[tokio::test]
 async fn version_with_other_content_is_rejected() {
-    let house = House::new().await;
-    let again = house.control.import_barclamps(Some(&house.ada), &files(BARCLAMP)).await.unwrap();
+    let installation = Installation::new().await;
+    let again = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files(BARCLAMP))
+        .await
+        .unwrap();
     assert!(!again.barclamps[0].3, "the same content is the same");
-    let before = house.traces().await;
+    let before = installation.traces().await;
     let other = BARCLAMP.replace("8080", "8081");
-    let problem =
-        house.control.import_barclamps(Some(&house.ada), &files(&other)).await.unwrap_err();
+    let problem = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files(&other))
+        .await
+        .unwrap_err();
     assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"));
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
 }
 
 #[tokio::test]
 async fn version_that_looks_like_another_is_rejected() {
-    let house = House::new().await;
-    let before = house.traces().await;
+    let installation = Installation::new().await;
+    let before = installation.traces().await;
     let stored = "version: '1'";
     assert!(BARCLAMP.contains(stored) || BARCLAMP.contains("version: \"1\""), "{BARCLAMP}");
     let with = |version: &str| {
@@ -74,8 +84,11 @@ async fn version_that_looks_like_another_is_rejected() {
         )
     };
     for alike in ["'1 '", "' 1'", "'\u{ff11}'", "\u{ff11}", "\"1\\u200b\"", "'\u{661}'", "'1.'"] {
-        let problem =
-            house.control.import_barclamps(Some(&house.ada), &with(alike)).await.unwrap_err();
+        let problem = installation
+            .control
+            .import_barclamps(Some(&installation.ada), &with(alike))
+            .await
+            .unwrap_err();
         assert_eq!(problem.status, 422, "{alike}: {problem:?}");
         assert!(
             problem.errors.iter().any(|error| error.detail.contains("Invalid version")),
@@ -83,8 +96,11 @@ async fn version_that_looks_like_another_is_rejected() {
         );
     }
     for same in ["'01'", "v1", "'0001'"] {
-        let problem =
-            house.control.import_barclamps(Some(&house.ada), &with(same)).await.unwrap_err();
+        let problem = installation
+            .control
+            .import_barclamps(Some(&installation.ada), &with(same))
+            .await
+            .unwrap_err();
         assert_eq!(
             (problem.status, problem.code.as_str()),
             (409, "other_content"),
@@ -95,12 +111,12 @@ async fn version_that_looks_like_another_is_rejected() {
             "{problem:?}"
         );
     }
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
 }
 
 #[tokio::test]
 async fn all_conflicting_versions_are_reported_together() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let files = |port: &str| {
         let text = |name: &str, port: &str| {
             let roles = format!("roles: [{{name: {name}, jig: noop, template: {{port: {port}}}}}]");
@@ -112,9 +128,13 @@ async fn all_conflicting_versions_are_reported_together() {
             })
             .into()
     };
-    house.control.import_barclamps(Some(&house.ada), &files("1")).await.unwrap();
-    let before = house.traces().await;
-    let problem = house.control.import_barclamps(Some(&house.ada), &files("2")).await.unwrap_err();
+    installation.control.import_barclamps(Some(&installation.ada), &files("1")).await.unwrap();
+    let before = installation.traces().await;
+    let problem = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files("2"))
+        .await
+        .unwrap_err();
     assert_eq!((problem.status, problem.code.as_str()), (409, "other_content"));
     assert!(
         problem.detail.starts_with(
@@ -125,18 +145,19 @@ async fn all_conflicting_versions_are_reported_together() {
     assert!(problem.detail.contains("Give the new contents new versions"), "{problem:?}");
     let named: Vec<&str> = problem.errors.iter().map(|error| error.at.as_str()).collect();
     assert_eq!(named, ["one 2.E", "two 2.E"]);
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
 }
 
 #[tokio::test]
 async fn invalid_edits_are_explained_and_leave_no_trace() {
-    let house = House::new().await;
-    house.bound("edge", 3, "app").await;
-    house.bound("web", 2, "app").await;
-    let (web, edge) = (house.id("web").await, house.id("edge").await);
-    let (n1, n2, n3) = (house.node(1).await, house.node(2).await, house.node(3).await);
-    let proposal = house.control.propose(&house.ada, web).await.unwrap();
-    let before = house.traces().await;
+    let installation = Installation::new().await;
+    installation.bound("edge", 3, "app").await;
+    installation.bound("web", 2, "app").await;
+    let (web, edge) = (installation.id("web").await, installation.id("edge").await);
+    let (n1, n2, n3) =
+        (installation.node(1).await, installation.node(2).await, installation.node(3).await);
+    let proposal = installation.control.propose(&installation.ada, web).await.unwrap();
+    let before = installation.traces().await;
     let bind =
         |node, name: &str| Edit::Bind(edit::Bind { deployment: web, node, role: role(name) });
     let cases = [
@@ -184,7 +205,7 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
         (
             Edit::UseBarclamp(edit::UseBarclamp {
                 deployment: web,
-                barclamp: BarclampName::parse("house").unwrap(),
+                barclamp: BarclampName::parse("installation").unwrap(),
                 version: engine::Hash::of_bytes(b"x"),
             }),
             "Import the barclamp",
@@ -192,30 +213,35 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
     ];
     for (edit, part) in cases {
         let good = bind(n1, "app");
-        let problem =
-            house.control.edit(&house.ada, proposal, 0, vec![good, edit]).await.unwrap_err();
+        let problem = installation
+            .control
+            .edit(&installation.ada, proposal, 0, vec![good, edit])
+            .await
+            .unwrap_err();
         assert_eq!(problem.status, 422, "{problem:?}");
         assert!(
             problem.errors[0].at == "edit 2" && problem.detail.contains(part),
             "{part}: {problem:?}"
         );
     }
-    let none = house.control.edit(&house.ada, proposal, 0, vec![]).await.unwrap_err();
+    let none = installation.control.edit(&installation.ada, proposal, 0, vec![]).await.unwrap_err();
     assert_eq!(none.status, 400);
-    let empty = house.control.submit(&house.ada, proposal, 0, "x".into()).await.unwrap_err();
+    let empty =
+        installation.control.submit(&installation.ada, proposal, 0, "x".into()).await.unwrap_err();
     assert_eq!(empty.code, "empty");
-    let untitled = house.control.submit(&house.ada, proposal, 0, "  ".into()).await.unwrap_err();
+    let untitled =
+        installation.control.submit(&installation.ada, proposal, 0, "  ".into()).await.unwrap_err();
     assert_eq!(untitled.status, 400);
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
 }
 
 #[tokio::test]
 async fn ambiguous_data_is_rejected_with_its_path() {
-    let house = House::new().await;
-    house.bound("web", 2, "app").await;
-    let (web, n2) = (house.id("web").await, house.node(2).await);
-    let proposal = house.control.propose(&house.ada, web).await.unwrap();
-    let before = house.traces().await;
+    let installation = Installation::new().await;
+    installation.bound("web", 2, "app").await;
+    let (web, n2) = (installation.id("web").await, installation.node(2).await);
+    let proposal = installation.control.propose(&installation.ada, web).await.unwrap();
+    let before = installation.traces().await;
     let secret = |name: serde_json::Value| json!({"db": {"password": {"$secret": name}}});
     for (data, part) in [
         (secret(json!(1)), "/db/password has the key \"$secret\""),
@@ -239,25 +265,29 @@ async fn ambiguous_data_is_rejected_with_its_path() {
                 data: data.clone(),
             }),
         ] {
-            let problem =
-                house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap_err();
+            let problem = installation
+                .control
+                .edit(&installation.ada, proposal, 0, vec![edit])
+                .await
+                .unwrap_err();
             assert!(problem.status == 422 && problem.detail.contains(part), "{part}: {problem:?}");
         }
     }
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
     let good = json!({"db": {"password": {"$secret": "db", "version": 1}}, "most": 9_007_199_254_740_991_u64});
     let good =
         Edit::SetRoleData(edit::SetRoleData { deployment: web, role: role("app"), data: good });
-    house.control.edit(&house.ada, proposal, 0, vec![good]).await.unwrap();
+    installation.control.edit(&installation.ada, proposal, 0, vec![good]).await.unwrap();
 }
 
 #[tokio::test]
 async fn data_folder_is_rejected_as_root() {
-    let house = House::new().await;
-    let control = house.control.clone().with_data_folder(std::path::Path::new("/srv/gantry-data"));
+    let installation = Installation::new().await;
+    let control =
+        installation.control.clone().with_data_folder(std::path::Path::new("/srv/gantry-data"));
     for folder in ["/srv/gantry-data", "/srv/gantry-data/postgres"] {
         let problem = control
-            .add_node(&house.ada, NodeRequest::named("web-1.rack.example.com", folder))
+            .add_node(&installation.ada, NodeRequest::named("web-1.rack.example.com", folder))
             .await
             .unwrap_err();
         assert!(
@@ -267,7 +297,7 @@ async fn data_folder_is_rejected_as_root() {
     }
     control
         .add_node(
-            &house.ada,
+            &installation.ada,
             NodeRequest::named("web-1.rack.example.com", "/srv/gantry-data/nodes/web-1"),
         )
         .await
@@ -276,52 +306,60 @@ async fn data_folder_is_rejected_as_root() {
 
 #[tokio::test]
 async fn invalid_node_names_and_folders_are_rejected() {
-    let house = House::new().await;
-    let before = house.traces().await;
+    let installation = Installation::new().await;
+    let before = installation.traces().await;
     for (name, folder, part) in [
         ("web", "/srv/nodes/x", "1 of at least 3 labels"),
         ("web_1.rack.example.com", "/srv/nodes/x", "'_'"),
         (fqdn(1).as_str(), "/srv/nodes/x", "already exists"),
-        ("N1.House.Example.com", "/srv/nodes/x", "already exists"),
+        ("N1.Installation.Example.com", "/srv/nodes/x", "already exists"),
         ("web-1.rack.example.com", "", "neither a root folder nor SSH"),
         ("web-1.rack.example.com", "srv/x", "absolute path"),
         ("web-1.rack.example.com", "/", "absolute path"),
         ("web-1.rack.example.com", "/srv/../etc", "absolute path"),
     ] {
-        let problem =
-            house.control.add_node(&house.ada, NodeRequest::named(name, folder)).await.unwrap_err();
+        let problem = installation
+            .control
+            .add_node(&installation.ada, NodeRequest::named(name, folder))
+            .await
+            .unwrap_err();
         assert!(problem.detail.contains(part), "{name} {folder}: {problem:?}");
     }
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
     for folder in ["/srv/nodes/n1", "/srv/nodes", "/srv/nodes/n1/inner"] {
-        let problem = house
+        let problem = installation
             .control
-            .add_node(&house.ada, NodeRequest::named("n8.house.example.com", folder))
+            .add_node(&installation.ada, NodeRequest::named("n8.house.example.com", folder))
             .await
             .unwrap_err();
         assert_eq!(problem.code, "root_taken", "{folder}");
     }
-    house
+    installation
         .control
-        .add_node(&house.ada, NodeRequest::named(" n9.house.example.com ", "/srv/nodes/n9"))
+        .add_node(&installation.ada, NodeRequest::named(" n9.house.example.com ", "/srv/nodes/n9"))
         .await
         .unwrap();
 }
 
 #[tokio::test]
 async fn missing_objects_return_404() {
-    let house = House::new().await;
-    let control = &house.control;
-    let problem = control.board(&house.ada, "wbe").await.unwrap_err();
+    let installation = Installation::new().await;
+    let control = &installation.control;
+    let problem = control.board(&installation.ada, "wbe").await.unwrap_err();
     assert_eq!(problem.status, 404);
     assert!(problem.detail.contains("Did you mean \"web\"?"), "{problem:?}");
-    assert_eq!(control.review(&house.ada, ReviewId(99)).await.unwrap_err().status, 404);
-    assert_eq!(control.run(&house.ada, RunId(99)).await.unwrap_err().status, 404);
-    assert_eq!(control.log(&house.ada, RunId(99), 0).await.unwrap_err().status, 404);
-    assert_eq!(control.commit(&house.ada, ReviewId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.review(&installation.ada, ReviewId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.run(&installation.ada, RunId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.log(&installation.ada, RunId(99), 0).await.unwrap_err().status, 404);
+    assert_eq!(control.commit(&installation.ada, ReviewId(99)).await.unwrap_err().status, 404);
     assert_eq!(
         control
-            .edit(&house.ada, ProposalId(99), 0, vec![house.bind("web", 1, "app").await])
+            .edit(
+                &installation.ada,
+                ProposalId(99),
+                0,
+                vec![installation.bind("web", 1, "app").await]
+            )
             .await
             .unwrap_err()
             .status,
@@ -330,32 +368,32 @@ async fn missing_objects_return_404() {
     assert_eq!(
         control
             .find_runs(
-                &house.ada,
-                &RunsWanted { state: "sleeping".into(), ..RunsWanted::default() }
+                &installation.ada,
+                &RunsQuery { state: "sleeping".into(), ..RunsQuery::default() }
             )
             .await
             .unwrap_err()
             .status,
         400
     );
-    assert_eq!(control.cancel(&house.ada, RunId(99)).await.unwrap_err().status, 404);
+    assert_eq!(control.cancel(&installation.ada, RunId(99)).await.unwrap_err().status, 404);
     for (filter, after) in [("\0", None), ("", Some(Cursor::from("\0".to_owned())))] {
-        let wanted = NodesWanted { filter: filter.into(), after, ..NodesWanted::default() };
-        assert_eq!(control.find_nodes(&house.ada, &wanted).await.unwrap_err().status, 400);
+        let wanted = NodesQuery { filter: filter.into(), after, ..NodesQuery::default() };
+        assert_eq!(control.find_nodes(&installation.ada, &wanted).await.unwrap_err().status, 400);
     }
 }
 
 #[tokio::test]
 async fn database_outage_returns_503_and_recovers() {
-    let house = House::new().await;
-    house.database.set_connections_allowed(false).await.unwrap();
-    house.database.terminate_connections().await.unwrap();
-    let problem = house.control.board(&house.ada, "web").await.unwrap_err();
+    let installation = Installation::new().await;
+    installation.database.set_connections_allowed(false).await.unwrap();
+    installation.database.terminate_connections().await.unwrap();
+    let problem = installation.control.board(&installation.ada, "web").await.unwrap_err();
     assert_eq!(problem.status, 503, "{problem:?}");
     assert!(!problem.detail.to_lowercase().contains("sql"), "{problem:?}");
-    house.database.set_connections_allowed(true).await.unwrap();
+    installation.database.set_connections_allowed(true).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), async {
-        while house.control.board(&house.ada, "web").await.is_err() {
+        while installation.control.board(&installation.ada, "web").await.is_err() {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     })

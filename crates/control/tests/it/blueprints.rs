@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use api::blueprints::{BlueprintKind, Point};
-use api::blueprints::{BlueprintSort, BlueprintsWanted};
+use api::blueprints::{BlueprintSort, BlueprintsQuery};
 use api::listing::{Cursor, Order};
 use api::views::graph::{GraphOptions, GraphView};
 use control::Lost;
@@ -15,12 +15,12 @@ use engine::plan::{Edit, edit};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
 /// The history of a deployment or of all, from the start or from a cursor.
-fn of_line(deployment: &str, before: Option<&str>) -> BlueprintsWanted {
+fn of_line(deployment: &str, before: Option<&str>) -> BlueprintsQuery {
     let before = before.map(|place| Cursor::from(place.to_owned()));
-    BlueprintsWanted { deployment: deployment.into(), before, ..BlueprintsWanted::default() }
+    BlueprintsQuery { deployment: deployment.into(), before, ..BlueprintsQuery::default() }
 }
 
 fn target(n: i64) -> Point {
@@ -29,10 +29,11 @@ fn target(n: i64) -> Point {
 
 #[tokio::test]
 async fn target_history_names_authors_and_reasons() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
-    let page = house.control.targets(&house.ada, &BlueprintsWanted::default()).await.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.control.switch(&installation.ada, false, "a storm".into()).await.unwrap();
+    let page =
+        installation.control.targets(&installation.ada, &BlueprintsQuery::default()).await.unwrap();
     let told: Vec<_> = page
         .blueprints
         .iter()
@@ -52,67 +53,79 @@ async fn target_history_names_authors_and_reasons() {
         (page.blueprints[1].authors.as_slice(), page.blueprints[1].approved_by.as_slice()),
         (&["ada".to_owned()][..], &["bo".to_owned()][..])
     );
-    let older = house.control.targets(&house.ada, &of_line("", Some("2"))).await.unwrap();
+    let older =
+        installation.control.targets(&installation.ada, &of_line("", Some("2"))).await.unwrap();
     assert_eq!(older.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(), [1]);
 }
 
 #[tokio::test]
 async fn target_pages_are_contiguous() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     for n in 0..54 {
-        house.control.switch(&house.ada, n % 2 == 1, "to and fro".into()).await.unwrap();
+        installation
+            .control
+            .switch(&installation.ada, n % 2 == 1, "to and fro".into())
+            .await
+            .unwrap();
     }
-    let first = house.control.targets(&house.ada, &BlueprintsWanted::default()).await.unwrap();
+    let first =
+        installation.control.targets(&installation.ada, &BlueprintsQuery::default()).await.unwrap();
     assert_eq!(
         (first.blueprints.len(), first.next.clone()),
         (50, Some(Cursor::from("6".to_owned())))
     );
-    let second = house
+    let second = installation
         .control
         .targets(
-            &house.ada,
-            &BlueprintsWanted { before: first.next, ..BlueprintsWanted::default() },
+            &installation.ada,
+            &BlueprintsQuery { before: first.next, ..BlueprintsQuery::default() },
         )
         .await
         .unwrap();
     assert_eq!(second.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(), [5, 4, 3, 2, 1]);
     assert_eq!(second.next, None);
     let sort = Order::ascending(BlueprintSort::Number);
-    let oldest = house
+    let oldest = installation
         .control
-        .targets(&house.ada, &BlueprintsWanted { sort, ..BlueprintsWanted::default() })
+        .targets(&installation.ada, &BlueprintsQuery { sort, ..BlueprintsQuery::default() })
         .await
         .unwrap();
     assert_eq!(
         (oldest.blueprints[0].number, oldest.blueprints[49].number),
         (BlueprintNumber(1), BlueprintNumber(50))
     );
-    let rest = BlueprintsWanted { sort, before: oldest.next, ..BlueprintsWanted::default() };
-    let rest = house.control.targets(&house.ada, &rest).await.unwrap();
+    let rest = BlueprintsQuery { sort, before: oldest.next, ..BlueprintsQuery::default() };
+    let rest = installation.control.targets(&installation.ada, &rest).await.unwrap();
     assert_eq!(
         rest.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(),
         [51, 52, 53, 54, 55]
     );
     assert_eq!(
-        house.control.targets(&house.ada, &of_line("", Some("x"))).await.unwrap_err().status,
+        installation
+            .control
+            .targets(&installation.ada, &of_line("", Some("x")))
+            .await
+            .unwrap_err()
+            .status,
         400
     );
 }
 
 #[tokio::test]
 async fn comparison_works_in_both_directions() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     let edit = Edit::SetRoleData(edit::SetRoleData {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         role: role("app"),
         data: json!({"port": 1}),
     });
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 
-    let forth = house.control.compare(&house.cy, target(1), target(3), None).await.unwrap();
+    let forth =
+        installation.control.compare(&installation.cy, target(1), target(3), None).await.unwrap();
     let text = forth.text();
     assert!(text.contains("+ node n1.house.example.com in web\n"), "{text}");
     assert!(
@@ -120,18 +133,24 @@ async fn comparison_works_in_both_directions() {
         "{text}"
     );
     assert_eq!((forth.impact.starts.count, forth.impact.waves.len()), (3, 3));
-    let back = house.control.compare(&house.cy, target(3), target(1), None).await.unwrap();
+    let back =
+        installation.control.compare(&installation.cy, target(3), target(1), None).await.unwrap();
     assert_eq!(back.difference.clone().mirrored(), forth.difference);
     assert_eq!(back.impact.lost.count, 3, "the node’s intent, a role of web’s, and a value");
 
     let root: Hash = forth.to.root.clone().unwrap().parse().unwrap();
-    let same = house.control.compare(&house.cy, Point::Root(root), target(3), None).await.unwrap();
+    let same = installation
+        .control
+        .compare(&installation.cy, Point::Root(root), target(3), None)
+        .await
+        .unwrap();
     assert!(same.difference.is_empty() && same.text().contains("No differences."));
     for (from, to, part) in [
         (target(9), target(1), "Blueprint 9 does not exist. Use a number from 1 to 3."),
         (target(1), Point::Root(Hash::of_bytes(b"x")), "No blueprint has the root"),
     ] {
-        let refused = house.control.compare(&house.cy, from, to, None).await.unwrap_err();
+        let refused =
+            installation.control.compare(&installation.cy, from, to, None).await.unwrap_err();
         assert!(refused.status == 404 && refused.detail.contains(part), "{refused:?}");
     }
 }
@@ -139,12 +158,12 @@ async fn comparison_works_in_both_directions() {
 /// Jigs are in no document of the deployment, and the policy is in no document at all.
 #[tokio::test]
 async fn policies_and_jigs_appear_in_every_comparison() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let pass = async |edits| {
-        let id = house.submit(&house.ada, "web", edits).await;
-        house.approve(&house.bo, id).await;
-        house.approve(&house.cy, id).await;
-        house.commit(&house.ada, id).await.unwrap();
+        let id = installation.submit(&installation.ada, "web", edits).await;
+        installation.approve(&installation.bo, id).await;
+        installation.approve(&installation.cy, id).await;
+        installation.commit(&installation.ada, id).await.unwrap();
     };
     let policy = |approvals| {
         Edit::SetPolicy(edit::SetPolicy {
@@ -155,13 +174,17 @@ async fn policies_and_jigs_appear_in_every_comparison() {
         Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse("script").unwrap(), active })
     };
     pass(vec![policy(2)]).await;
-    house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
+    installation.control.switch(&installation.ada, false, "a storm".into()).await.unwrap();
     pass(vec![jig(false)]).await;
     pass(vec![jig(true)]).await;
     pass(vec![policy(1)]).await;
 
     let found = async |from, to, only: Option<&str>| {
-        let found = house.control.compare(&house.cy, target(from), target(to), only).await.unwrap();
+        let found = installation
+            .control
+            .compare(&installation.cy, target(from), target(to), only)
+            .await
+            .unwrap();
         let approvals = found
             .difference
             .policy
@@ -185,18 +208,22 @@ async fn policies_and_jigs_appear_in_every_comparison() {
         assert_eq!(found(4, 6, only).await, (Some((2, 1)), on.clone(), 0), "{only:?}");
         assert_eq!(found(1, 6, only).await, (None, none.clone(), 0), "{only:?}");
     }
-    let text =
-        house.control.compare(&house.cy, target(1), target(4), Some("web")).await.unwrap().text();
+    let text = installation
+        .control
+        .compare(&installation.cy, target(1), target(4), Some("web"))
+        .await
+        .unwrap()
+        .text();
     assert!(text.contains("* approval policy") && text.contains("script"), "{text}");
 }
 
 #[tokio::test]
 async fn review_difference_shows_names() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let edits = vec![house.bind("web", 2, "app").await];
-    let id = house.submit(&house.ada, "web", edits).await;
-    let text = house.control.review_difference(&house.bo, id).await.unwrap().text();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edits = vec![installation.bind("web", 2, "app").await];
+    let id = installation.submit(&installation.ada, "web", edits).await;
+    let text = installation.control.review_difference(&installation.bo, id).await.unwrap().text();
     assert!(text.starts_with(&format!("from blueprint 2\nto   review {id}\n\n")), "{text}");
     assert!(text.contains("for web, waits for runtime on n1.house.example.com\n"), "{text}");
     assert!(!text.contains("noderole ") && !text.contains("deployment 0"), "{text}");
@@ -204,49 +231,60 @@ async fn review_difference_shows_names() {
 
 #[tokio::test]
 async fn deployment_has_its_own_history_and_differences() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("edge", 2, "app").await;
-    house.control.switch(&house.ada, false, "a storm".into()).await.unwrap();
-    house.control.switch(&house.ada, true, "over".into()).await.unwrap();
-    house.bound("web", 3, "wipe").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("edge", 2, "app").await;
+    installation.control.switch(&installation.ada, false, "a storm".into()).await.unwrap();
+    installation.control.switch(&installation.ada, true, "over".into()).await.unwrap();
+    installation.bound("web", 3, "wipe").await;
     let line = async |name: &str| {
-        let page = house.control.targets(&house.cy, &of_line(name, None)).await.unwrap();
+        let page =
+            installation.control.targets(&installation.cy, &of_line(name, None)).await.unwrap();
         page.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>()
     };
     assert_eq!(line("web").await, [6, 2, 1]);
     assert_eq!(line("edge").await, [3, 1]);
-    let older = house.control.targets(&house.cy, &of_line("web", Some("6"))).await.unwrap();
+    let older =
+        installation.control.targets(&installation.cy, &of_line("web", Some("6"))).await.unwrap();
     assert_eq!(older.blueprints.iter().map(|t| t.number.0).collect::<Vec<_>>(), [2, 1]);
 
-    let web = house.control.compare(&house.cy, target(1), target(6), Some("web")).await.unwrap();
+    let web = installation
+        .control
+        .compare(&installation.cy, target(1), target(6), Some("web"))
+        .await
+        .unwrap();
     let text = web.text();
     assert!(
-        text.contains("in   web\n") && text.contains("n1.house") && !text.contains("n2.house"),
+        text.contains("in   web\n")
+            && text.contains("n1.installation")
+            && !text.contains("n2.installation"),
         "{text}"
     );
     assert!(text.ends_with("2 more documents differ.\n"), "{text}");
     assert_eq!((web.more, web.impact.starts.count), (2, 4), "edge and its node");
-    let unknown =
-        house.control.compare(&house.cy, target(1), target(6), Some("wbe")).await.unwrap_err();
+    let unknown = installation
+        .control
+        .compare(&installation.cy, target(1), target(6), Some("wbe"))
+        .await
+        .unwrap_err();
     assert!(unknown.status == 404 && unknown.detail.contains("web"), "{unknown:?}");
 }
 
 /// Removed deployments stay visible under their last name.
 #[tokio::test]
 async fn removed_deployment_can_be_compared_and_drawn() {
-    let house = House::new().await;
-    let then = house.bound("web", 1, "app").await;
-    let (web, system) = (house.id("web").await, house.id("system").await);
+    let installation = Installation::new().await;
+    let then = installation.bound("web", 1, "app").await;
+    let (web, system) = (installation.id("web").await, installation.id("system").await);
     let pass = async |on: &str, edits| {
-        let id = house.submit(&house.ada, on, edits).await;
-        house.approve(&house.bo, id).await;
-        house.commit(&house.ada, id).await.unwrap()
+        let id = installation.submit(&installation.ada, on, edits).await;
+        installation.approve(&installation.bo, id).await;
+        installation.commit(&installation.ada, id).await.unwrap()
     };
     pass(
         "web",
         vec![Edit::ExpungeNode(edit::ExpungeNode {
-            node: house.node(1).await,
+            node: installation.node(1).await,
             reason: "burnt".into(),
         })],
     )
@@ -254,7 +292,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     let last =
         pass("web", vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: web })]).await;
     assert_eq!((then, last), (BlueprintNumber(2), BlueprintNumber(4)));
-    let (control, cy) = (&house.control, &house.cy);
+    let (control, cy) = (&installation.control, &installation.cy);
 
     let line = control.targets(cy, &of_line("web", None)).await.unwrap();
     assert_eq!((line.blueprints[0].number, line.removed_in), (last, Some(last)));

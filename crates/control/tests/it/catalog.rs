@@ -1,16 +1,16 @@
 //! Versions of a barclamp: the items that they lack, and the preview of their use.
 
-use api::catalog::BarclampsWanted;
+use api::catalog::BarclampsQuery;
 use control::people::{NewPerson, Permission};
 use engine::ids::BarclampName;
 use engine::plan::{Edit, MAX_REASON, edit};
 
-use crate::house::{BARCLAMP, House};
+use crate::installation::{BARCLAMP, Installation};
 
 #[tokio::test]
 async fn missing_items_are_shown_before_version_is_used() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     let import = async |version: &str, without: &str| {
         let text = BARCLAMP.replace("version: '1'", &format!("version: '{version}'"));
         let text: String = text
@@ -18,20 +18,20 @@ async fn missing_items_are_shown_before_version_is_used() {
             .filter(|line| without.is_empty() || !line.contains(without))
             .map(|line| format!("{line}\n"))
             .collect();
-        let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap()
+        let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+        installation.control.import_barclamps(Some(&installation.ada), &files).await.unwrap()
     };
     let second = import("2", "name: still").await;
-    assert_eq!(second.disappeared, ["Barclamp house 2 no longer has: role still"]);
+    assert_eq!(second.disappeared, ["Barclamp installation 2 no longer has: role still"]);
     assert!(
-        second.lines().contains(&"Barclamp house 2 no longer has: role still".to_owned()),
+        second.lines().contains(&"Barclamp installation 2 no longer has: role still".to_owned()),
         "{second:?}"
     );
     import("3", "name: lonely").await;
 
-    let catalog = house
+    let catalog = installation
         .control
-        .find_barclamps(&house.cy, &BarclampsWanted::default())
+        .find_barclamps(&installation.cy, &BarclampsQuery::default())
         .await
         .unwrap()
         .versions;
@@ -57,11 +57,11 @@ async fn missing_items_are_shown_before_version_is_used() {
     assert_eq!(told, expected);
 
     assert!(
-        house.board("web").await.versions.is_empty(),
+        installation.board("web").await.versions.is_empty(),
         "nothing to choose before a proposal is open"
     );
-    house.control.propose(&house.ada, house.id("web").await).await.unwrap();
-    let board = house.board("web").await;
+    installation.control.propose(&installation.ada, installation.id("web").await).await.unwrap();
+    let board = installation.board("web").await;
     let offered: Vec<_> = board
         .versions
         .iter()
@@ -74,7 +74,7 @@ async fn missing_items_are_shown_before_version_is_used() {
     );
 
     let proposal = board.proposal.unwrap();
-    let (deployment, barclamp) = (board.id, BarclampName::parse("house").unwrap());
+    let (deployment, barclamp) = (board.id, BarclampName::parse("installation").unwrap());
     let using = |n: usize| {
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment,
@@ -82,63 +82,72 @@ async fn missing_items_are_shown_before_version_is_used() {
             version: board.versions[n].hash,
         })
     };
-    let traces = house.traces().await;
+    let traces = installation.traces().await;
     // The demo's deployments have every role, so a version without one of them is refused; without
     // the role it fits.
-    let refused = house.control.foresee(&house.cy, proposal.id, vec![using(1)]).await.unwrap();
+    let refused =
+        installation.control.foresee(&installation.cy, proposal.id, vec![using(1)]).await.unwrap();
     assert!(refused.refused.len() == 1 && refused.refused[0].contains("still"), "{refused:?}");
-    let drop =
-        Edit::RemoveRole(edit::RemoveRole { deployment, role: crate::house::role("lonely") });
-    let fine =
-        house.control.foresee(&house.cy, proposal.id, vec![drop.clone(), using(0)]).await.unwrap();
+    let drop = Edit::RemoveRole(edit::RemoveRole {
+        deployment,
+        role: crate::installation::role("lonely"),
+    });
+    let fine = installation
+        .control
+        .foresee(&installation.cy, proposal.id, vec![drop.clone(), using(0)])
+        .await
+        .unwrap();
     assert_eq!(fine.refused, Vec::<String>::new());
     assert!(
         fine.lines
             .iter()
-            .any(|line| line.starts_with("Uses house 3 (") && line.ends_with(" in web.")),
+            .any(|line| line.starts_with("Uses installation 3 (") && line.ends_with(" in web.")),
         "{fine:?}"
     );
-    assert_eq!(house.traces().await, traces, "foreseeing makes nothing");
+    assert_eq!(installation.traces().await, traces, "foreseeing makes nothing");
 
-    house
+    installation
         .control
-        .edit(&house.ada, proposal.id, proposal.version, vec![drop, using(0)])
+        .edit(&installation.ada, proposal.id, proposal.version, vec![drop, using(0)])
         .await
         .unwrap();
-    let board = house.board("web").await;
+    let board = installation.board("web").await;
     assert_eq!(
         board.versions.iter().find(|v| v.in_use).map(|v| v.version.as_str()),
         Some("3"),
         "the draft's"
     );
     let text = &board.proposal.unwrap().edits[1].text;
-    assert!(text.starts_with("use house 3 ("), "{text}");
+    assert!(text.starts_with("use installation 3 ("), "{text}");
 }
 
 #[tokio::test]
 async fn preview_requires_edit_permission() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let deployment = house.id("web").await;
-    house.control.propose(&house.ada, deployment).await.unwrap();
-    let proposal = house.board("web").await.proposal.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let deployment = installation.id("web").await;
+    installation.control.propose(&installation.ada, deployment).await.unwrap();
+    let proposal = installation.board("web").await.proposal.unwrap();
     let again = |length: usize| {
         let reason = "x".repeat(length);
         vec![Edit::RerunSlice(edit::RerunSlice {
             deployment,
-            roles: [crate::house::role("app")].into(),
+            roles: [crate::installation::role("app")].into(),
             reason,
         })]
     };
-    house.control.foresee(&house.cy, proposal.id, again(MAX_REASON)).await.unwrap();
-    let long =
-        house.control.foresee(&house.cy, proposal.id, again(MAX_REASON + 1)).await.unwrap_err();
+    installation.control.foresee(&installation.cy, proposal.id, again(MAX_REASON)).await.unwrap();
+    let long = installation
+        .control
+        .foresee(&installation.cy, proposal.id, again(MAX_REASON + 1))
+        .await
+        .unwrap_err();
     assert_eq!((long.status, long.code.as_str()), (422, "edit_refused"));
     assert!(long.detail.contains("the limit is 1000. Shorten it"), "{long:?}");
-    let traces = house.traces().await;
-    let edited = house
+    let traces = installation.traces().await;
+    let edited = installation
         .control
-        .edit(&house.ada, proposal.id, proposal.version, again(900_000))
+        .edit(&installation.ada, proposal.id, proposal.version, again(900_000))
         .await
         .unwrap_err();
     assert_eq!(
@@ -146,11 +155,15 @@ async fn preview_requires_edit_permission() {
         (422, "edit_refused", true),
         "{edited:?}"
     );
-    assert_eq!(house.traces().await, traces, "nothing of it is kept");
+    assert_eq!(installation.traces().await, traces, "nothing of it is kept");
 
-    house.people.create_person(None, &NewPerson::human("vi", [Permission::Viewer])).await.unwrap();
-    let viewer = house.people.sign_in_as_owner("vi").await.unwrap();
-    let refused = house.control.foresee(&viewer, proposal.id, again(1)).await.unwrap_err();
+    installation
+        .people
+        .create_person(None, &NewPerson::human("vi", [Permission::Viewer]))
+        .await
+        .unwrap();
+    let viewer = installation.people.sign_in_as_owner("vi").await.unwrap();
+    let refused = installation.control.foresee(&viewer, proposal.id, again(1)).await.unwrap_err();
     assert_eq!(refused.status, 403, "{refused:?}");
 }
 
@@ -162,14 +175,14 @@ fn barclamp(name: &str, version: &str, more: &str) -> std::collections::BTreeMap
 /// The version number determines the newest version, not the time of the import.
 #[tokio::test]
 async fn version_number_determines_newest_not_import_time() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let import = async |version: &str, roles: &str| {
         let roles: String =
             roles.split(' ').map(|role| format!("  - {{name: {role}, jig: noop}}\n")).collect();
-        house
+        installation
             .control
             .import_barclamps(
-                Some(&house.ada),
+                Some(&installation.ada),
                 &barclamp("tool", version, &format!("roles:\n{roles}")),
             )
             .await
@@ -184,9 +197,9 @@ async fn version_number_determines_newest_not_import_time() {
     );
     assert_eq!(import("1.9", "saw").await.disappeared, [""; 0], "it was there");
 
-    let catalog = house
+    let catalog = installation
         .control
-        .find_barclamps(&house.cy, &BarclampsWanted::default())
+        .find_barclamps(&installation.cy, &BarclampsQuery::default())
         .await
         .unwrap()
         .versions;
@@ -196,7 +209,8 @@ async fn version_number_determines_newest_not_import_time() {
     assert_eq!(told, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);
     // New barclamps build on 2.0, although 1.9 was imported last.
     let builds = barclamp("work", "1", "roles:\n  - {name: bench, jig: noop, requires: [plane]}\n");
-    let done = house.control.import_barclamps(Some(&house.ada), &builds).await.unwrap();
+    let done =
+        installation.control.import_barclamps(Some(&installation.ada), &builds).await.unwrap();
     assert_eq!(done.findings, [""; 0]);
 }
 
@@ -204,7 +218,7 @@ async fn version_number_determines_newest_not_import_time() {
 /// import may change meanwhile.
 #[tokio::test]
 async fn parallel_imports_both_complete() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let of = |name: &str| {
         let mut files =
             barclamp(name, "1", &format!("roles:\n  - {{name: {name}-saw, jig: noop}}\n"));
@@ -217,8 +231,8 @@ async fn parallel_imports_both_complete() {
     };
     let (one, two) = (of("one"), of("two"));
     let (first, second) = tokio::join!(
-        house.control.import_barclamps(Some(&house.ada), &one),
-        house.control.import_barclamps(Some(&house.ada), &two),
+        installation.control.import_barclamps(Some(&installation.ada), &one),
+        installation.control.import_barclamps(Some(&installation.ada), &two),
     );
     for imported in [first.unwrap(), second.unwrap()] {
         assert!(
@@ -226,7 +240,7 @@ async fn parallel_imports_both_complete() {
             "{imported:?}"
         );
     }
-    let again = house.control.import_barclamps(Some(&house.ada), &one).await.unwrap();
+    let again = installation.control.import_barclamps(Some(&installation.ada), &one).await.unwrap();
     assert!(again.barclamps.iter().all(|(.., new)| !new), "{again:?}");
     // A barclamp that requires roles of both finds them.
     let builds = barclamp(
@@ -235,7 +249,12 @@ async fn parallel_imports_both_complete() {
         "roles:\n  - {name: bench, jig: noop, requires: [one-axe, two-saw]}\n",
     );
     assert_eq!(
-        house.control.import_barclamps(Some(&house.ada), &builds).await.unwrap().findings,
+        installation
+            .control
+            .import_barclamps(Some(&installation.ada), &builds)
+            .await
+            .unwrap()
+            .findings,
         [""; 0]
     );
 }
@@ -244,7 +263,7 @@ async fn parallel_imports_both_complete() {
 /// reported.
 #[tokio::test]
 async fn second_parallel_import_sees_the_first() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let of = |name: &str, other: &str| {
         barclamp(
             name,
@@ -254,19 +273,19 @@ async fn second_parallel_import_sees_the_first() {
     };
     let (one, two) = (of("one", "two"), of("two", "one"));
     // Both parse their files before either imports anything.
-    let mut held = house.database.app().begin().await.unwrap();
+    let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::IMPORT_LOCK)
         .execute(&mut *held)
         .await
         .unwrap();
     let between = async {
-        house.so_many_wait(2).await;
+        installation.so_many_wait(2).await;
         held.commit().await.unwrap();
     };
     let (first, second, ()) = tokio::join!(
-        house.control.import_barclamps(Some(&house.ada), &one),
-        house.control.import_barclamps(Some(&house.ada), &two),
+        installation.control.import_barclamps(Some(&installation.ada), &one),
+        installation.control.import_barclamps(Some(&installation.ada), &two),
         between,
     );
     let findings = [first.unwrap().findings, second.unwrap().findings].concat();
@@ -277,29 +296,35 @@ async fn second_parallel_import_sees_the_first() {
 /// A jig that the files use but do not declare is imported between two imports of the same files.
 #[tokio::test]
 async fn reimport_after_jig_import_is_unchanged() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let work = barclamp("work", "1", "roles:\n  - {name: bench, jig: ansible}\n");
-    let first = house.control.import_barclamps(Some(&house.ada), &work).await.unwrap();
+    let first =
+        installation.control.import_barclamps(Some(&installation.ada), &work).await.unwrap();
     let jigs = "jigs: [{name: ansible, class: AnsibleJig, implementor: client}]\nroles:\n  - {name: client, jig: noop, flags: [implicit]}\n";
-    house.control.import_barclamps(Some(&house.ada), &barclamp("root", "1", jigs)).await.unwrap();
-    let again = house.control.import_barclamps(Some(&house.ada), &work).await.unwrap();
+    installation
+        .control
+        .import_barclamps(Some(&installation.ada), &barclamp("root", "1", jigs))
+        .await
+        .unwrap();
+    let again =
+        installation.control.import_barclamps(Some(&installation.ada), &work).await.unwrap();
     assert_eq!((again.barclamps[0].2, again.barclamps[0].3), (first.barclamps[0].2, false));
 }
 
 /// Binding uses the effective version, so the board offers only its roles.
 #[tokio::test]
 async fn board_offers_roles_of_effective_version() {
-    let house = House::new().await;
-    let lonely = crate::house::role("lonely");
+    let installation = Installation::new().await;
+    let lonely = crate::installation::role("lonely");
     let drop = Edit::RemoveRole(edit::RemoveRole {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         role: lonely.clone(),
     });
-    let dropped = house.submit(&house.ada, "web", vec![drop]).await;
-    house.approve(&house.bo, dropped).await;
-    house.commit(&house.ada, dropped).await.unwrap();
+    let dropped = installation.submit(&installation.ada, "web", vec![drop]).await;
+    installation.approve(&installation.bo, dropped).await;
+    installation.commit(&installation.ada, dropped).await.unwrap();
     let offers =
-        async || house.board("web").await.choices.iter().any(|choice| choice.role == lonely);
+        async || installation.board("web").await.choices.iter().any(|choice| choice.role == lonely);
     assert!(offers().await, "the system's version has it");
 
     let text = BARCLAMP.replace("version: '1'", "version: '2'");
@@ -308,86 +333,127 @@ async fn board_offers_roles_of_effective_version() {
         .filter(|line| !line.contains("name: lonely"))
         .map(|line| format!("{line}\n"))
         .collect();
-    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
-    let version =
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
-    let name = BarclampName::parse("house").unwrap();
+    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let version = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files)
+        .await
+        .unwrap()
+        .barclamps[0]
+        .2;
+    let name = BarclampName::parse("installation").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         barclamp: name,
         version,
     });
-    let (proposal, number) = house.propose(&house.ada, "web", vec![using]).await;
+    let (proposal, number) = installation.propose(&installation.ada, "web", vec![using]).await;
     assert!(!offers().await, "and the version that web would use has not");
-    let number = house.control.undo(&house.ada, proposal, number).await.unwrap();
+    let number = installation.control.undo(&installation.ada, proposal, number).await.unwrap();
     assert!(offers().await);
-    house.control.redo(&house.ada, proposal, number).await.unwrap();
+    installation.control.redo(&installation.ada, proposal, number).await.unwrap();
 
     // A new barclamp, used in the draft, offers its roles there.
     let files = barclamp("tool", "1", "roles:\n  - {name: saw, jig: noop}\n");
-    let version =
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+    let version = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files)
+        .await
+        .unwrap()
+        .barclamps[0]
+        .2;
     let saw = async || {
-        house.board("web").await.choices.into_iter().find(|choice| choice.role.as_str() == "saw")
+        installation
+            .board("web")
+            .await
+            .choices
+            .into_iter()
+            .find(|choice| choice.role.as_str() == "saw")
     };
     assert_eq!(saw().await, None, "it is there, and nobody uses it");
     let tool = BarclampName::parse("tool").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         barclamp: tool.clone(),
         version,
     });
-    house.propose(&house.ada, "web", vec![using]).await;
+    installation.propose(&installation.ada, "web", vec![using]).await;
     assert_eq!(saw().await.map(|choice| choice.barclamp), Some(tool));
 }
 
 #[tokio::test]
 async fn preview_of_closed_proposal_is_refused() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![edit.clone()]).await;
-    house.control.discard(&house.ada, proposal, version).await.unwrap();
-    let foreseen = house.control.foresee(&house.ada, proposal, vec![edit.clone()]).await.unwrap();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let (proposal, version) =
+        installation.propose(&installation.ada, "web", vec![edit.clone()]).await;
+    installation.control.discard(&installation.ada, proposal, version).await.unwrap();
+    let foreseen = installation
+        .control
+        .foresee(&installation.ada, proposal, vec![edit.clone()])
+        .await
+        .unwrap();
     assert_eq!(
         foreseen.refused,
         ["This proposal was discarded and accepts no more edits. Open a new proposal."]
     );
     assert!(foreseen.lines.is_empty());
-    let refused =
-        house.control.edit(&house.ada, proposal, version, vec![edit.clone()]).await.unwrap_err();
+    let refused = installation
+        .control
+        .edit(&installation.ada, proposal, version, vec![edit.clone()])
+        .await
+        .unwrap_err();
     let why = "This proposal was discarded and accepts no more edits. Open a new proposal.";
     assert_eq!((refused.code.as_str(), refused.detail.as_str()), ("version", why));
-    let id = house.submit(&house.ada, "web", vec![edit.clone()]).await;
-    house.approve(&house.bo, id).await;
-    let committed = house.control.review(&house.ada, id).await.unwrap();
-    house.commit(&house.ada, id).await.unwrap();
-    let refused =
-        house.control.undo(&house.ada, committed.proposal, committed.version).await.unwrap_err();
+    let id = installation.submit(&installation.ada, "web", vec![edit.clone()]).await;
+    installation.approve(&installation.bo, id).await;
+    let committed = installation.control.review(&installation.ada, id).await.unwrap();
+    installation.commit(&installation.ada, id).await.unwrap();
+    let refused = installation
+        .control
+        .undo(&installation.ada, committed.proposal, committed.version)
+        .await
+        .unwrap_err();
     assert_eq!(
         refused.detail,
         "This proposal was committed and accepts no more edits. Open a new proposal."
     );
     let unknown = engine::ids::ProposalId(4711);
     assert_eq!(
-        house.control.foresee(&house.ada, unknown, vec![edit]).await.unwrap_err().status,
+        installation
+            .control
+            .foresee(&installation.ada, unknown, vec![edit])
+            .await
+            .unwrap_err()
+            .status,
         404
     );
 }
 
 #[tokio::test]
 async fn browser_gets_used_and_newly_used_versions() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let web = house.id("web").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let web = installation.id("web").await;
     let text = BARCLAMP
         .replace("version: '1'", "version: '2'")
         .replace("template: {app: {port: 8080}}", "template: {app: {port: 1}}");
-    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
-    let version =
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
-    let proposal = house.control.propose(&house.ada, web).await.unwrap();
+    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let version = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files)
+        .await
+        .unwrap()
+        .barclamps[0]
+        .2;
+    let proposal = installation.control.propose(&installation.ada, web).await.unwrap();
     let planner = async |known: Option<&str>| {
-        house.control.planner(&house.ada, web, known).await.unwrap().expect("an open proposal")
+        installation
+            .control
+            .planner(&installation.ada, web, known)
+            .await
+            .unwrap()
+            .expect("an open proposal")
     };
     let before = planner(None).await;
     let versions = |view: &api::views::board::PlannerView| {
@@ -404,9 +470,9 @@ async fn browser_gets_used_and_newly_used_versions() {
         "whoever has it is not sent it again"
     );
 
-    let barclamp = BarclampName::parse("house").unwrap();
+    let barclamp = BarclampName::parse("installation").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version });
-    house.control.edit(&house.ada, proposal, 0, vec![using]).await.unwrap();
+    installation.control.edit(&installation.ada, proposal, 0, vec![using]).await.unwrap();
     let after = planner(Some(&before.stamp)).await;
     assert_eq!(versions(&after), Some((2, 8)), "the one role that differs comes along");
     // The browser's plan equals the server's.
@@ -414,9 +480,13 @@ async fn browser_gets_used_and_newly_used_versions() {
     assert_eq!((effects.refused.len(), effects.hash().unwrap()), (0, after.effects));
 
     // No error: a board may request this after another person has closed the proposal.
-    house.control.discard(&house.ada, proposal, after.version).await.unwrap();
+    installation.control.discard(&installation.ada, proposal, after.version).await.unwrap();
     assert_eq!(
-        house.control.planner(&house.ada, web, Some(&after.stamp)).await.map(|view| view.is_none()),
+        installation
+            .control
+            .planner(&installation.ada, web, Some(&after.stamp))
+            .await
+            .map(|view| view.is_none()),
         Ok(true)
     );
 }
@@ -424,15 +494,21 @@ async fn browser_gets_used_and_newly_used_versions() {
 /// Scripts are reviewed as text, and a pin as a change of the version that it replaces.
 #[tokio::test]
 async fn review_shows_changes_of_a_version() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let import = async |version: &str, script: &str| {
         let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
         files.insert("tool/scripts/saw/10-cut.sh".into(), script.as_bytes().to_vec());
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2
+        installation
+            .control
+            .import_barclamps(Some(&installation.ada), &files)
+            .await
+            .unwrap()
+            .barclamps[0]
+            .2
     };
     let (first, second) =
         (import("1", "#!/bin/sh\ncut\nend\n").await, import("2", "#!/bin/sh\nburn\nend\n").await);
-    let web = house.id("web").await;
+    let web = installation.id("web").await;
     let pin = |name: &str, version| {
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment: web,
@@ -445,29 +521,35 @@ async fn review_shows_changes_of_a_version() {
     };
     let own = |version: &str| Some((version.to_owned(), None));
 
-    let used = house.submit(&house.ada, "web", vec![pin("tool", first)]).await;
-    let review = house.control.review(&house.bo, used).await.unwrap();
+    let used = installation.submit(&installation.ada, "web", vec![pin("tool", first)]).await;
+    let review = installation.control.review(&installation.bo, used).await.unwrap();
     assert_eq!((seen(&review.pins[0].old), seen(&review.pins[0].new)), (None, own("1")));
-    house.approve(&house.bo, used).await;
-    let before = house.commit(&house.ada, used).await.unwrap();
+    installation.approve(&installation.bo, used).await;
+    let before = installation.commit(&installation.ada, used).await.unwrap();
 
-    // The house barclamp is pinned on system, so web already has a version of it.
+    // The installation barclamp is pinned on system, so web already has a version of it.
     let text = BARCLAMP.replace("version: '1'", "version: '2'");
-    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
-    let newer =
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
-    let changed =
-        house.submit(&house.ada, "web", vec![pin("tool", second), pin("house", newer)]).await;
+    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let newer = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files)
+        .await
+        .unwrap()
+        .barclamps[0]
+        .2;
+    let changed = installation
+        .submit(&installation.ada, "web", vec![pin("tool", second), pin("installation", newer)])
+        .await;
     let told = |pins: &[api::catalog::PinChange]| {
         let pins =
             pins.iter().map(|pin| (pin.barclamp.to_string(), seen(&pin.old), seen(&pin.new)));
         pins.collect::<Vec<_>>()
     };
     let expected = [
-        ("house".to_owned(), Some(("1".to_owned(), Some("system".to_owned()))), own("2")),
+        ("installation".to_owned(), Some(("1".to_owned(), Some("system".to_owned()))), own("2")),
         ("tool".to_owned(), own("1"), own("2")),
     ];
-    let review = house.control.review(&house.bo, changed).await.unwrap();
+    let review = installation.control.review(&installation.bo, changed).await.unwrap();
     assert_eq!(told(&review.pins), expected);
     let lines = |contents: &[api::catalog::ContentChange]| {
         let [file] = contents.iter().flat_map(|content| &content.files).collect::<Vec<_>>()[..]
@@ -488,20 +570,20 @@ async fn review_shows_changes_of_a_version() {
     assert!(file.0.ends_with(&expected_lines.0) && file.1 == expected_lines.1, "{file:?}");
 
     // After the commit, the review and the comparison of the two blueprints still show the same.
-    house.approve(&house.bo, changed).await;
-    let after = house.commit(&house.ada, changed).await.unwrap();
-    let review = house.control.review(&house.bo, changed).await.unwrap();
+    installation.approve(&installation.bo, changed).await;
+    let after = installation.commit(&installation.ada, changed).await.unwrap();
+    let review = installation.control.review(&installation.bo, changed).await.unwrap();
     assert_eq!((told(&review.pins), lines(&review.contents)), (expected.to_vec(), file.clone()));
     let (from, to) =
         (api::blueprints::Point::Number(before), api::blueprints::Point::Number(after));
-    let compared = house.control.compare(&house.cy, from, to, None).await.unwrap();
+    let compared = installation.control.compare(&installation.cy, from, to, None).await.unwrap();
     assert_eq!(
         (told(&compared.pins), lines(&compared.contents)),
         (expected.to_vec(), file.clone())
     );
 
     // The difference between two submissions of a proposal contains script text too.
-    let edge = house.id("edge").await;
+    let edge = installation.id("edge").await;
     let using = |version| {
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment: edge,
@@ -509,10 +591,10 @@ async fn review_shows_changes_of_a_version() {
             version,
         })
     };
-    let earlier = house.submit(&house.ada, "edge", vec![using(first)]).await;
-    house.control.record_view(&house.bo, earlier).await.unwrap();
-    let later = house.submit(&house.ada, "edge", vec![using(second)]).await;
-    let since = house.control.changes_since_view(&house.bo, later).await.unwrap();
+    let earlier = installation.submit(&installation.ada, "edge", vec![using(first)]).await;
+    installation.control.record_view(&installation.bo, earlier).await.unwrap();
+    let later = installation.submit(&installation.ada, "edge", vec![using(second)]).await;
+    let since = installation.control.changes_since_view(&installation.bo, later).await.unwrap();
     assert_eq!(
         (since.before, told(&since.pins)),
         (Some(earlier), vec![("tool".to_owned(), own("1"), own("2"))])
@@ -522,30 +604,35 @@ async fn review_shows_changes_of_a_version() {
 
 #[tokio::test]
 async fn own_pin_is_replaced_by_inherited_version() {
-    let house = House::new().await;
-    let (web, name) = (house.id("web").await, BarclampName::parse("house").unwrap());
+    let installation = Installation::new().await;
+    let (web, name) = (installation.id("web").await, BarclampName::parse("installation").unwrap());
     let text = BARCLAMP.replace("version: '1'", "version: '2'").replace("port: 8080", "port: 9090");
-    let files = [("house/house.yml".to_owned(), text.into_bytes())].into();
-    let newer =
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
-    house.bound("web", 1, "app").await;
+    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let newer = installation
+        .control
+        .import_barclamps(Some(&installation.ada), &files)
+        .await
+        .unwrap()
+        .barclamps[0]
+        .2;
+    installation.bound("web", 1, "app").await;
     let used = Edit::UseBarclamp(edit::UseBarclamp {
         deployment: web,
         barclamp: name.clone(),
         version: newer,
     });
-    let id = house.submit(&house.ada, "web", vec![used]).await;
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    let id = installation.submit(&installation.ada, "web", vec![used]).await;
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 
-    house.control.propose(&house.ada, web).await.unwrap();
-    let board = house.board("web").await;
+    installation.control.propose(&installation.ada, web).await.unwrap();
+    let board = installation.board("web").await;
     let own: Vec<_> = board
         .own_versions
         .iter()
         .map(|own| (own.barclamp.as_str(), own.version.as_str()))
         .collect();
-    assert_eq!(own, [("house", "2")]);
+    assert_eq!(own, [("installation", "2")]);
     let above = board.own_versions[0].inherited.clone().unwrap();
     assert_eq!(
         (above.from.as_str(), above.version.as_str(), above.missing),
@@ -554,17 +641,23 @@ async fn own_pin_is_replaced_by_inherited_version() {
     let proposal = board.proposal.unwrap();
     let back =
         Edit::InheritBarclamp(edit::InheritBarclamp { deployment: web, barclamp: name.clone() });
-    let lines = house.control.foresee(&house.bo, proposal.id, vec![back.clone()]).await.unwrap();
-    let line = |lines: &[String]| {
-        lines.iter().any(|line| line.starts_with("Uses house 1 (") && line.contains(" instead of "))
-    };
-    assert!(lines.refused.is_empty() && line(&lines.lines), "{lines:?}");
-    let version = house
+    let lines = installation
         .control
-        .edit(&house.ada, proposal.id, proposal.version, vec![back.clone()])
+        .foresee(&installation.bo, proposal.id, vec![back.clone()])
         .await
         .unwrap();
-    let board = house.board("web").await;
+    let line = |lines: &[String]| {
+        lines
+            .iter()
+            .any(|line| line.starts_with("Uses installation 1 (") && line.contains(" instead of "))
+    };
+    assert!(lines.refused.is_empty() && line(&lines.lines), "{lines:?}");
+    let version = installation
+        .control
+        .edit(&installation.ada, proposal.id, proposal.version, vec![back.clone()])
+        .await
+        .unwrap();
+    let board = installation.board("web").await;
     let using: Vec<_> = board
         .versions
         .iter()
@@ -574,17 +667,24 @@ async fn own_pin_is_replaced_by_inherited_version() {
     assert_eq!((board.own_versions.len(), using), (0, vec!["1"]), "as the draft leaves it");
     assert_eq!(
         board.proposal.unwrap().undo.as_deref(),
-        Some("inherit house from the parent deployment")
+        Some("inherit installation from the parent deployment")
     );
-    let version = house.control.undo(&house.ada, proposal.id, version).await.unwrap();
-    assert_eq!(house.board("web").await.own_versions.len(), 1);
-    let version = house.control.redo(&house.ada, proposal.id, version).await.unwrap();
-    let again = house.control.edit(&house.ada, proposal.id, version, vec![back]).await.unwrap_err();
-    assert!(again.detail.contains("web has no version of house of its own"), "{again:?}");
+    let version = installation.control.undo(&installation.ada, proposal.id, version).await.unwrap();
+    assert_eq!(installation.board("web").await.own_versions.len(), 1);
+    let version = installation.control.redo(&installation.ada, proposal.id, version).await.unwrap();
+    let again = installation
+        .control
+        .edit(&installation.ada, proposal.id, version, vec![back])
+        .await
+        .unwrap_err();
+    assert!(again.detail.contains("web has no version of installation of its own"), "{again:?}");
 
-    let id =
-        house.control.submit(&house.ada, proposal.id, version, "as above".into()).await.unwrap();
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal.id, version, "as above".into())
+        .await
+        .unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     let seen = |side: &Option<api::catalog::PinnedVersion>| {
         side.as_ref().map(|v| (v.version.clone(), v.from.is_some()))
     };
@@ -592,29 +692,34 @@ async fn own_pin_is_replaced_by_inherited_version() {
         (seen(&review.pins[0].old), seen(&review.pins[0].new)),
         (Some(("2".into(), false)), Some(("1".into(), true)))
     );
-    let told = house.control.review_difference(&house.bo, id).await.unwrap().text();
+    let told = installation.control.review_difference(&installation.bo, id).await.unwrap().text();
     let pin = told
         .lines()
-        .find(|line| line.contains("barclamp house"))
+        .find(|line| line.contains("barclamp installation"))
         .unwrap_or_else(|| panic!("{told}"));
     assert!(
-        pin.starts_with("  * barclamp house: 2 (") && pin.ends_with("), from system"),
+        pin.starts_with("  * barclamp installation: 2 (") && pin.ends_with("), from system"),
         "{told}"
     );
     assert!(told.contains("/template/app/port: 9090 -> 8080"), "{told}");
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
 }
 
 #[tokio::test]
 async fn barclamps_exchange_roles_in_one_request() {
-    let house = House::new().await;
-    let web = house.id("web").await;
+    let installation = Installation::new().await;
+    let web = installation.id("web").await;
     let import = async |name: &str, version: &str, role: &str| {
         let files = barclamp(name, version, &format!("roles:\n  - {{name: {role}, jig: noop}}\n"));
-        let version =
-            house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2;
+        let version = installation
+            .control
+            .import_barclamps(Some(&installation.ada), &files)
+            .await
+            .unwrap()
+            .barclamps[0]
+            .2;
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment: web,
             barclamp: BarclampName::parse(name).unwrap(),
@@ -622,23 +727,35 @@ async fn barclamps_exchange_roles_in_one_request() {
         })
     };
     let first = [import("one", "1", "saw").await, import("two", "1", "axe").await];
-    let id = house.submit(&house.ada, "web", first.into()).await;
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    let id = installation.submit(&installation.ada, "web", first.into()).await;
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
     let (one, two) = (import("one", "2", "axe").await, import("two", "2", "saw").await);
-    let (proposal, version) = (house.control.propose(&house.ada, web).await.unwrap(), 0);
-    let alone =
-        house.control.edit(&house.ada, proposal, version, vec![one.clone()]).await.unwrap_err();
+    let (proposal, version) =
+        (installation.control.propose(&installation.ada, web).await.unwrap(), 0);
+    let alone = installation
+        .control
+        .edit(&installation.ada, proposal, version, vec![one.clone()])
+        .await
+        .unwrap_err();
     assert!(alone.detail.contains("Barclamps one and two both have a role axe"), "{alone:?}");
-    let version = house.control.edit(&house.ada, proposal, version, vec![two, one]).await.unwrap();
-    let id = house.control.submit(&house.ada, proposal, version, "exchanged".into()).await.unwrap();
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    let version = installation
+        .control
+        .edit(&installation.ada, proposal, version, vec![two, one])
+        .await
+        .unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "exchanged".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn removed_script_is_shown_in_every_review() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let import = async |version: &str, scripts: &[&str]| {
         let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
         files.extend(
@@ -646,11 +763,17 @@ async fn removed_script_is_shown_in_every_review() {
                 .iter()
                 .map(|name| (format!("tool/scripts/saw/{name}"), b"#!/bin/sh\ncut\n".to_vec())),
         );
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2
+        installation
+            .control
+            .import_barclamps(Some(&installation.ada), &files)
+            .await
+            .unwrap()
+            .barclamps[0]
+            .2
     };
     let (first, second) =
         (import("1", &["10-cut.sh", "20-oil.sh"]).await, import("2", &["10-cut.sh"]).await);
-    let web = house.id("web").await;
+    let web = installation.id("web").await;
     let using = |version| {
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment: web,
@@ -658,27 +781,27 @@ async fn removed_script_is_shown_in_every_review() {
             version,
         })
     };
-    let id = house.submit(&house.ada, "web", vec![using(first)]).await;
+    let id = installation.submit(&installation.ada, "web", vec![using(first)]).await;
     assert!(
-        house
+        installation
             .control
-            .review(&house.bo, id)
+            .review(&installation.bo, id)
             .await
             .unwrap()
             .summary
             .contains(&"Nothing is removed.".to_owned())
     );
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
-    let id = house.submit(&house.ada, "web", vec![using(second)]).await;
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
+    let id = installation.submit(&installation.ada, "web", vec![using(second)]).await;
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     let gone = |line: &&String| {
         line.contains("20-oil.sh") && line.starts_with("In web, tool no longer has: script ")
     };
     assert!(review.summary.iter().any(|line| gone(&line)), "{:?}", review.summary);
     assert!(!review.summary.contains(&"Nothing is removed.".to_owned()), "{:?}", review.summary);
     assert_eq!(review.impact.lost.count, 1, "so the page does not say that nothing is taken away");
-    let told = house.control.review_difference(&house.bo, id).await.unwrap().text();
+    let told = installation.control.review_difference(&installation.bo, id).await.unwrap().text();
     let line = told.lines().map(str::trim).find(|line| line.contains("20-oil.sh:"));
     assert!(
         line.is_some_and(|line| line.starts_with("- script ") && line.ends_with(": +0 -2 lines")),
@@ -689,14 +812,20 @@ async fn removed_script_is_shown_in_every_review() {
 /// The importer need not be the reviewer.
 #[tokio::test]
 async fn misleading_script_is_flagged_in_every_view() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let import =
         async |version: &str, scripts: &[(&str, &str)]| {
             let mut files = barclamp("tool", version, "roles:\n  - {name: saw, jig: script}\n");
             files.extend(scripts.iter().map(|(name, text)| {
                 (format!("tool/scripts/saw/{name}"), text.as_bytes().to_vec())
             }));
-            house.control.import_barclamps(Some(&house.ada), &files).await.unwrap().barclamps[0].2
+            installation
+                .control
+                .import_barclamps(Some(&installation.ada), &files)
+                .await
+                .unwrap()
+                .barclamps[0]
+                .2
         };
     let (plain, old) =
         (("10-cut.sh", "#!/bin/sh\ncut\n"), ("20-old.sh", "#!/bin/sh\necho \u{fe0f}\n"));
@@ -712,9 +841,9 @@ async fn misleading_script_is_flagged_in_every_view() {
     let of_new = "saw of tool, 30-new.sh:2:3: The script has the character U+202E, which is invisible \
                   or misleading. It has 2 such characters, in lines 2, 3";
 
-    let catalog = house
+    let catalog = installation
         .control
-        .find_barclamps(&house.cy, &BarclampsWanted::default())
+        .find_barclamps(&installation.cy, &BarclampsQuery::default())
         .await
         .unwrap()
         .versions;
@@ -726,7 +855,7 @@ async fn misleading_script_is_flagged_in_every_view() {
         (vec![of_old.into()], vec![of_old.into(), of_new.into()])
     );
 
-    let web = house.id("web").await;
+    let web = installation.id("web").await;
     let pin = |version| {
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment: web,
@@ -734,25 +863,27 @@ async fn misleading_script_is_flagged_in_every_view() {
             version,
         })
     };
-    let used = house.submit(&house.ada, "web", vec![pin(first)]).await;
+    let used = installation.submit(&installation.ada, "web", vec![pin(first)]).await;
     assert_eq!(
-        told(&house.control.review(&house.bo, used).await.unwrap().hidden_characters),
+        told(&installation.control.review(&installation.bo, used).await.unwrap().hidden_characters),
         [of_old]
     );
-    house.approve(&house.bo, used).await;
-    let before = house.commit(&house.ada, used).await.unwrap();
+    installation.approve(&installation.bo, used).await;
+    let before = installation.commit(&installation.ada, used).await.unwrap();
 
     // Findings of the previous version are not repeated for the next version.
-    let newer = house.submit(&house.ada, "web", vec![pin(second)]).await;
+    let newer = installation.submit(&installation.ada, "web", vec![pin(second)]).await;
     assert_eq!(
-        told(&house.control.review(&house.bo, newer).await.unwrap().hidden_characters),
+        told(
+            &installation.control.review(&installation.bo, newer).await.unwrap().hidden_characters
+        ),
         [of_new]
     );
-    house.approve(&house.bo, newer).await;
-    let after = house.commit(&house.ada, newer).await.unwrap();
+    installation.approve(&installation.bo, newer).await;
+    let after = installation.commit(&installation.ada, newer).await.unwrap();
     let compare = async |from, to| {
         let (from, to) = (api::blueprints::Point::Number(from), api::blueprints::Point::Number(to));
-        house.control.compare(&house.cy, from, to, None).await.unwrap()
+        installation.control.compare(&installation.cy, from, to, None).await.unwrap()
     };
     let found = compare(before, after).await;
     assert_eq!(told(&found.hidden_characters), [of_new]);
@@ -766,15 +897,26 @@ async fn misleading_script_is_flagged_in_every_view() {
     assert!(compare(after, before).await.hidden_characters.is_empty());
 
     // Adding a role adds its scripts; binding an existing role to a node adds none.
-    let add = Edit::AddRole(edit::AddRole { deployment: web, role: crate::house::role("saw") });
-    let added = house.submit(&house.ada, "web", vec![add]).await;
+    let add =
+        Edit::AddRole(edit::AddRole { deployment: web, role: crate::installation::role("saw") });
+    let added = installation.submit(&installation.ada, "web", vec![add]).await;
     assert_eq!(
-        told(&house.control.review(&house.bo, added).await.unwrap().hidden_characters),
+        told(
+            &installation.control.review(&installation.bo, added).await.unwrap().hidden_characters
+        ),
         [of_old, of_new]
     );
-    house.approve(&house.bo, added).await;
-    house.commit(&house.ada, added).await.unwrap();
-    let bind = house.bind("web", 1, "saw").await;
-    let bound = house.submit(&house.ada, "web", vec![bind]).await;
-    assert!(house.control.review(&house.bo, bound).await.unwrap().hidden_characters.is_empty());
+    installation.approve(&installation.bo, added).await;
+    installation.commit(&installation.ada, added).await.unwrap();
+    let bind = installation.bind("web", 1, "saw").await;
+    let bound = installation.submit(&installation.ada, "web", vec![bind]).await;
+    assert!(
+        installation
+            .control
+            .review(&installation.bo, bound)
+            .await
+            .unwrap()
+            .hidden_characters
+            .is_empty()
+    );
 }

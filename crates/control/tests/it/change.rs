@@ -2,7 +2,7 @@
 
 use api::reviews::ReviewState;
 use api::runs::{StateCounts, StepState};
-use api::views::board::{Board, MAX_NODEROLES_PER_CELL, RoleNoderolesWanted};
+use api::views::board::{Board, MAX_NODEROLES_PER_CELL, RoleNoderolesQuery};
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::gate::VerdictKind;
@@ -11,14 +11,14 @@ use engine::plan::{Edit, edit};
 use serde_json::json;
 use store::workers::{NewWorker, WorkerId};
 
-use crate::house::{House, fqdn, role};
+use crate::installation::{Installation, fqdn, role};
 
 #[tokio::test]
 async fn drop_leads_to_committed_steps() {
-    let house = House::new().await;
-    let (web, n1) = (house.id("web").await, house.node(1).await);
+    let installation = Installation::new().await;
+    let (web, n1) = (installation.id("web").await, installation.node(1).await);
 
-    let lift = house.control.lift(&house.ada, web, vec![n1]).await.unwrap();
+    let lift = installation.control.lift(&installation.ada, web, vec![n1]).await.unwrap();
     let app = lift.roles.iter().find(|r| r.role == role("app")).unwrap();
     assert_eq!((app.legal.as_slice(), app.added, app.wave), ([n1].as_slice(), 3, Some((3, 3))));
     let brings: Vec<_> =
@@ -32,19 +32,22 @@ async fn drop_leads_to_committed_steps() {
     );
     assert_eq!(app.moves, ["Node n1 moves from system to web"]);
 
-    let edit = house.bind("web", 1, "app").await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
-    let board = house.board("web").await;
+    let edit = installation.bind("web", 1, "app").await;
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![edit]).await;
+    let board = installation.board("web").await;
     let draft = board.proposal.as_ref().unwrap();
     assert_eq!((draft.added, draft.removed, draft.reruns), (3, 0, 0));
     assert_eq!(draft.undo.as_deref(), Some("bind n1 to app"));
     let chips: Vec<_> = board.groups[0].roles.iter().flat_map(|r| &r.noderoles).collect();
     assert!(chips.len() == 3 && chips.iter().all(|c| c.state == StepState::Proposed));
-    assert!(house.steps().await.is_empty(), "no step exists before its commit");
+    assert!(installation.steps().await.is_empty(), "no step exists before its commit");
 
-    let id =
-        house.control.submit(&house.ada, proposal, version, "n1 gets app".into()).await.unwrap();
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "n1 gets app".into())
+        .await
+        .unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(review.state, ReviewState::Waiting);
     assert!(review.may_judge.is_ok());
     assert_eq!(review.summary[0], "Adds app on n1.");
@@ -54,18 +57,21 @@ async fn drop_leads_to_committed_steps() {
         review.waves.iter().map(|w| w.items.join()).collect::<Vec<_>>(),
         ["base on one node", "runtime on one node", "app on one node"]
     );
-    assert!(house.commit(&house.ada, id).await.is_err(), "nobody approved it yet");
+    assert!(installation.commit(&installation.ada, id).await.is_err(), "nobody approved it yet");
 
-    house.approve(&house.bo, id).await;
-    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Open);
-    assert_eq!(house.commit(&house.ada, id).await.unwrap(), BlueprintNumber(2));
+    installation.approve(&installation.bo, id).await;
+    assert_eq!(
+        installation.control.review(&installation.ada, id).await.unwrap().state,
+        ReviewState::Open
+    );
+    assert_eq!(installation.commit(&installation.ada, id).await.unwrap(), BlueprintNumber(2));
     let expected = [("base", "todo"), ("runtime", "blocked"), ("app", "blocked")];
-    let steps = house.steps().await;
+    let steps = installation.steps().await;
     assert_eq!(
         steps.iter().map(|(r, _, s, g)| (r.as_str(), s.as_str(), *g)).collect::<Vec<_>>(),
         expected.map(|(r, s)| (r, s, 2))
     );
-    let review = house.control.review(&house.ada, id).await.unwrap();
+    let review = installation.control.review(&installation.ada, id).await.unwrap();
     assert_eq!(
         (review.state, review.gate.closed_by()),
         (ReviewState::Committed, None),
@@ -73,9 +79,12 @@ async fn drop_leads_to_committed_steps() {
     );
     assert!(review.may_judge.is_err() && review.may_commit.is_err());
     assert_eq!(review.difference.unchanged, 5, "system, edge and the three phantoms");
-    assert!(house.board("web").await.proposal.is_none());
-    let view =
-        house.control.noderole(&house.ada, house.noderole(1, "runtime").await).await.unwrap();
+    assert!(installation.board("web").await.proposal.is_none());
+    let view = installation
+        .control
+        .noderole(&installation.ada, installation.noderole(1, "runtime").await)
+        .await
+        .unwrap();
     assert_eq!(view.why, ["Waits for base on n1.house.example.com, which is TODO."]);
 }
 
@@ -91,15 +100,15 @@ impl Join for Vec<String> {
 
 #[tokio::test]
 async fn changed_data_reruns_only_affected_steps() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("web", 2, "app").await;
-    house.bound("web", 2, "still").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("web", 2, "app").await;
+    installation.bound("web", 2, "still").await;
     sqlx::query("UPDATE step SET state = 'active', applied_generation = generation, pending = 0")
-        .execute(house.database.owner())
+        .execute(installation.database.owner())
         .await
         .unwrap();
-    let web = house.id("web").await;
+    let web = installation.id("web").await;
     let deployment_data = Edit::SetRoleData(edit::SetRoleData {
         deployment: web,
         role: role("app"),
@@ -110,8 +119,8 @@ async fn changed_data_reruns_only_affected_steps() {
         role: role("still"),
         data: json!({"x": 1}),
     });
-    let id = house.submit(&house.ada, "web", vec![deployment_data, kept]).await;
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let id = installation.submit(&installation.ada, "web", vec![deployment_data, kept]).await;
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(
         review.difference.deployments[0].roles[0].data[0].to_string(),
         "/app: added {\"port\":9090}"
@@ -121,9 +130,9 @@ async fn changed_data_reruns_only_affected_steps() {
         "{:?}",
         review.summary
     );
-    house.approve(&house.bo, id).await;
-    let target = house.commit(&house.cy, id).await.unwrap();
-    for (name, _, state, generation) in house.steps().await {
+    installation.approve(&installation.bo, id).await;
+    let target = installation.commit(&installation.cy, id).await.unwrap();
+    for (name, _, state, generation) in installation.steps().await {
         let runs = name == "app";
         assert_eq!((state == "todo", generation == target.0), (runs, runs), "{name}");
     }
@@ -131,92 +140,118 @@ async fn changed_data_reruns_only_affected_steps() {
 
 #[tokio::test]
 async fn undo_and_redo_follow_edit_order() {
-    let house = House::new().await;
-    let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
-    let (id, version) = house.propose(&house.ada, "web", edits).await;
-    let version = house.control.undo(&house.ada, id, version).await.unwrap();
-    let draft = house.board("web").await.proposal.unwrap();
+    let installation = Installation::new().await;
+    let edits =
+        vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await];
+    let (id, version) = installation.propose(&installation.ada, "web", edits).await;
+    let version = installation.control.undo(&installation.ada, id, version).await.unwrap();
+    let draft = installation.board("web").await.proposal.unwrap();
     assert_eq!(
         (draft.undo.as_deref(), draft.redo.as_deref(), draft.added),
         (Some("bind n1 to app"), Some("bind n2 to app"), 3)
     );
-    let version = house.control.redo(&house.ada, id, version).await.unwrap();
+    let version = installation.control.redo(&installation.ada, id, version).await.unwrap();
     assert_eq!(
-        house.control.redo(&house.ada, id, version).await.unwrap_err().code,
+        installation.control.redo(&installation.ada, id, version).await.unwrap_err().code,
         "nothing_to_do"
     );
-    let version = house.control.undo(&house.ada, id, version).await.unwrap();
-    let other = house.bind("web", 3, "app").await;
-    let version = house.control.edit(&house.ada, id, version, vec![other]).await.unwrap();
+    let version = installation.control.undo(&installation.ada, id, version).await.unwrap();
+    let other = installation.bind("web", 3, "app").await;
+    let version =
+        installation.control.edit(&installation.ada, id, version, vec![other]).await.unwrap();
     assert_eq!(
-        house.control.redo(&house.ada, id, version).await.unwrap_err().code,
+        installation.control.redo(&installation.ada, id, version).await.unwrap_err().code,
         "nothing_to_do",
         "a new edit ends redo"
     );
     assert_eq!(
-        house.control.undo(&house.ada, id, version - 1).await.unwrap_err().code,
+        installation.control.undo(&installation.ada, id, version - 1).await.unwrap_err().code,
         "version",
         "somebody came first"
     );
     // n2 was undone before n3 was added, so redo only restores n3.
-    let version = house.control.undo(&house.ada, id, version).await.unwrap();
-    assert_eq!(house.board("web").await.proposal.unwrap().redo.as_deref(), Some("bind n3 to app"));
-    let version = house.control.redo(&house.ada, id, version).await.unwrap();
-    let draft = house.board("web").await.proposal.unwrap();
+    let version = installation.control.undo(&installation.ada, id, version).await.unwrap();
+    assert_eq!(
+        installation.board("web").await.proposal.unwrap().redo.as_deref(),
+        Some("bind n3 to app")
+    );
+    let version = installation.control.redo(&installation.ada, id, version).await.unwrap();
+    let draft = installation.board("web").await.proposal.unwrap();
     assert_eq!((draft.undo.as_deref(), draft.redo), (Some("bind n3 to app"), None));
     assert_eq!(
-        house.control.redo(&house.ada, id, version).await.unwrap_err().code,
+        installation.control.redo(&installation.ada, id, version).await.unwrap_err().code,
         "nothing_to_do"
     );
-    house.control.discard(&house.ada, id, version).await.unwrap();
-    assert!(house.board("web").await.proposal.is_none());
+    installation.control.discard(&installation.ada, id, version).await.unwrap();
+    assert!(installation.board("web").await.proposal.is_none());
 }
 
 #[tokio::test]
 async fn edit_discards_verdicts() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
-    let first = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-    house.approve(&house.bo, first).await;
-    let edit = house.bind("web", 2, "app").await;
-    let version = house.control.edit(&house.cy, proposal, version, vec![edit]).await.unwrap();
-    let refused = house.commit(&house.ada, first).await.unwrap_err();
-    assert_eq!(refused.code, "not_newest");
-    let second = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
-    assert_eq!(house.commit(&house.ada, second).await.unwrap_err().code, "not_approved");
-    let refused = house
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![edit]).await;
+    let first = installation
         .control
-        .judge(&house.cy, second, VerdictKind::Approve, String::new())
+        .submit(&installation.ada, proposal, version, "one".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.bo, first).await;
+    let edit = installation.bind("web", 2, "app").await;
+    let version =
+        installation.control.edit(&installation.cy, proposal, version, vec![edit]).await.unwrap();
+    let refused = installation.commit(&installation.ada, first).await.unwrap_err();
+    assert_eq!(refused.code, "not_newest");
+    let second = installation
+        .control
+        .submit(&installation.ada, proposal, version, "two".into())
+        .await
+        .unwrap();
+    assert_eq!(
+        installation.commit(&installation.ada, second).await.unwrap_err().code,
+        "not_approved"
+    );
+    let refused = installation
+        .control
+        .judge(&installation.cy, second, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
     assert_eq!(refused.code, "author", "whoever edited it is an author too");
-    house.approve(&house.bo, second).await;
-    house.commit(&house.ada, second).await.unwrap();
+    installation.approve(&installation.bo, second).await;
+    installation.commit(&installation.ada, second).await.unwrap();
 }
 
 #[tokio::test]
 async fn execution_switch_voids_no_review() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
-    house.control.switch(&house.cy, false, "maintenance".into()).await.unwrap();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
+    installation.control.switch(&installation.cy, false, "maintenance".into()).await.unwrap();
     assert_eq!(
-        house.control.switch(&house.cy, false, "again".into()).await.unwrap_err().code,
+        installation
+            .control
+            .switch(&installation.cy, false, "again".into())
+            .await
+            .unwrap_err()
+            .code,
         "state"
     );
-    house.commit(&house.ada, id).await.unwrap();
-    let view = house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap();
+    installation.commit(&installation.ada, id).await.unwrap();
+    let view = installation
+        .control
+        .noderole(&installation.ada, installation.noderole(1, "base").await)
+        .await
+        .unwrap();
     assert!(view.why.iter().any(|w| w.contains("Execution is off")), "{:?}", view.why);
 }
 
 #[tokio::test]
 async fn hold_applies_to_descendants() {
-    let house = House::new().await;
-    let database = house.database.app();
-    house.bound("web", 1, "app").await;
-    let (system, web) = (house.id("system").await, house.id("web").await);
+    let installation = Installation::new().await;
+    let database = installation.database.app();
+    installation.bound("web", 1, "app").await;
+    let (system, web) = (installation.id("system").await, installation.id("web").await);
     let worker = WorkerId(uuid::Uuid::new_v4());
     let hello = NewWorker {
         id: worker,
@@ -228,44 +263,53 @@ async fn hold_applies_to_descendants() {
         version: "0".into(),
     };
     let long = std::time::Duration::from_secs(600);
-    store::workers::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
-    store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
+    store::workers::ensure_worker(installation.database.worker(), &hello, long).await.unwrap();
+    store::workers::confirm_worker(installation.database.worker(), worker).await.unwrap();
     let why = async || {
-        house.control.noderole(&house.ada, house.noderole(1, "base").await).await.unwrap().why
+        installation
+            .control
+            .noderole(&installation.ada, installation.noderole(1, "base").await)
+            .await
+            .unwrap()
+            .why
     };
     assert_eq!(why().await, ["The step starts when a worker claims it."]);
 
     assert_eq!(
-        store::runs::claim_runs(house.database.worker(), Limits::default())
+        store::runs::claim_runs(installation.database.worker(), Limits::default())
             .await
             .unwrap()
             .runs
             .len(),
         1
     );
-    house.control.hold(&house.bo, system, true, "a fire drill".into()).await.unwrap();
+    installation.control.hold(&installation.bo, system, true, "a fire drill".into()).await.unwrap();
     assert!(
-        store::runs::lease_runs(house.database.worker(), worker, &["noop"], 9, long)
+        store::runs::lease_runs(installation.database.worker(), worker, &["noop"], 9, long)
             .await
             .unwrap()
             .is_empty(),
         "queued before the hold"
     );
     assert!(
-        store::runs::claim_runs(house.database.worker(), Limits::default())
+        store::runs::claim_runs(installation.database.worker(), Limits::default())
             .await
             .unwrap()
             .runs
             .is_empty()
     );
     assert_eq!(why().await, ["Deployment system was put on hold by bo."]);
-    let hold = house.board("web").await.hold.unwrap();
+    let hold = installation.board("web").await.hold.unwrap();
     assert_eq!(
         (hold.deployment.as_str(), hold.by.as_str(), hold.reason.as_str()),
         ("system", "bo", "a fire drill")
     );
-    assert_eq!(house.board("web").await.on_hold_by, None, "it is not held itself");
-    let again = house.control.hold(&house.ada, system, true, "me too".into()).await.unwrap_err();
+    assert_eq!(installation.board("web").await.on_hold_by, None, "it is not held itself");
+    let again = installation
+        .control
+        .hold(&installation.ada, system, true, "me too".into())
+        .await
+        .unwrap_err();
     assert_eq!(
         (again.code.as_str(), again.detail.as_str()),
         ("state", "Deployment system is already on hold, by bo: a fire drill")
@@ -274,12 +318,12 @@ async fn hold_applies_to_descendants() {
         sqlx::query_scalar("SELECT number FROM head").fetch_one(database).await.unwrap();
     assert_eq!(head, 2, "a hold is no intent");
 
-    house.control.hold(&house.ada, web, true, "mine".into()).await.unwrap();
-    house.control.hold(&house.ada, system, false, "over".into()).await.unwrap();
+    installation.control.hold(&installation.ada, web, true, "mine".into()).await.unwrap();
+    installation.control.hold(&installation.ada, system, false, "over".into()).await.unwrap();
     assert_eq!(why().await, ["Deployment web was put on hold by ada."]);
-    house.control.hold(&house.ada, web, false, "over".into()).await.unwrap();
+    installation.control.hold(&installation.ada, web, false, "over".into()).await.unwrap();
     assert_eq!(
-        store::runs::claim_runs(house.database.worker(), Limits::default())
+        store::runs::claim_runs(installation.database.worker(), Limits::default())
             .await
             .unwrap()
             .runs
@@ -289,7 +333,7 @@ async fn hold_applies_to_descendants() {
     let audited: Vec<String> = sqlx::query_scalar(
         "SELECT action FROM audit WHERE action LIKE 'deployment.%' AND source = 'application' ORDER BY id",
     )
-    .fetch_all(house.database.owner())
+    .fetch_all(installation.database.owner())
     .await
     .unwrap();
     assert_eq!(
@@ -300,55 +344,71 @@ async fn hold_applies_to_descendants() {
 
 #[tokio::test]
 async fn list_of_noderoles_includes_the_draft() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let edit = house.bind("web", 2, "app").await;
-    house.propose(&house.ada, "web", vec![edit]).await;
-    let all = house.control.carriers(&house.ada, "web", None, &role("app")).await.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edit = installation.bind("web", 2, "app").await;
+    installation.propose(&installation.ada, "web", vec![edit]).await;
+    let all =
+        installation.control.carriers(&installation.ada, "web", None, &role("app")).await.unwrap();
     let told: Vec<_> = all.noderoles.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
     assert_eq!(told, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
     assert_eq!(all.more, 0);
     let first = all.noderoles.first().unwrap().noderole;
-    let wanted = RoleNoderolesWanted { after: Some(first), ..RoleNoderolesWanted::of(role("app")) };
-    let rest = house.control.find_role_noderoles(&house.ada, "web", &wanted).await.unwrap();
+    let wanted = RoleNoderolesQuery { after: Some(first), ..RoleNoderolesQuery::of(role("app")) };
+    let rest =
+        installation.control.find_role_noderoles(&installation.ada, "web", &wanted).await.unwrap();
     assert_eq!(rest.noderoles, all.noderoles[1..], "what comes behind one of them");
     let gone = engine::ids::NoderoleId(uuid::Uuid::nil());
-    let wanted = RoleNoderolesWanted { after: Some(gone), ..RoleNoderolesWanted::of(role("app")) };
-    let moved = house.control.find_role_noderoles(&house.ada, "web", &wanted).await;
+    let wanted = RoleNoderolesQuery { after: Some(gone), ..RoleNoderolesQuery::of(role("app")) };
+    let moved = installation.control.find_role_noderoles(&installation.ada, "web", &wanted).await;
     assert_eq!(moved.unwrap_err().code, "moved");
     for (n, found) in [(1, 0..1), (2, 1..2), (3, 0..0)] {
-        let wanted = RoleNoderolesWanted {
+        let wanted = RoleNoderolesQuery {
             node: fqdn(n).as_str().to_owned(),
-            ..RoleNoderolesWanted::of(role("app"))
+            ..RoleNoderolesQuery::of(role("app"))
         };
-        let on_it = house.control.find_role_noderoles(&house.ada, "web", &wanted).await.unwrap();
+        let on_it = installation
+            .control
+            .find_role_noderoles(&installation.ada, "web", &wanted)
+            .await
+            .unwrap();
         assert_eq!((on_it.noderoles.as_slice(), on_it.more), (&all.noderoles[found], 0), "n{n}");
     }
-    let nowhere = RoleNoderolesWanted { node: "n9".into(), ..RoleNoderolesWanted::of(role("app")) };
+    let nowhere = RoleNoderolesQuery { node: "n9".into(), ..RoleNoderolesQuery::of(role("app")) };
     assert_eq!(
-        house.control.find_role_noderoles(&house.ada, "web", &nowhere).await.unwrap_err().status,
+        installation
+            .control
+            .find_role_noderoles(&installation.ada, "web", &nowhere)
+            .await
+            .unwrap_err()
+            .status,
         404
     );
-    let none =
-        house.control.carriers(&house.ada, "web", Some("system"), &role("app")).await.unwrap();
+    let none = installation
+        .control
+        .carriers(&installation.ada, "web", Some("system"), &role("app"))
+        .await
+        .unwrap();
     assert!(none.noderoles.is_empty(), "system has none of its own");
-    let beside = house.control.carriers(&house.ada, "web", Some("edge"), &role("app")).await;
+    let beside =
+        installation.control.carriers(&installation.ada, "web", Some("edge"), &role("app")).await;
     assert_eq!(beside.unwrap_err().status, 404, "what stands beside is not on this board");
 
     // The tray is sorted by name, regardless of bindings.
     let tray: Vec<String> =
-        house.board("web").await.tray.into_iter().map(|node| node.short).collect();
+        installation.board("web").await.tray.into_iter().map(|node| node.short).collect();
     assert_eq!(tray, ["n1", "n2", "n3", "n4"]);
 }
 
 /// Users know a step by its role and node.
 #[tokio::test]
 async fn refused_retry_names_role_and_node() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     let refused = async |name: &str| {
-        let id = house.noderole(1, name).await;
-        let refused = house.control.retry(&house.ada, id, "why not".into()).await.unwrap_err();
+        let id = installation.noderole(1, name).await;
+        let refused =
+            installation.control.retry(&installation.ada, id, "why not".into()).await.unwrap_err();
         (refused.status, refused.code, refused.detail)
     };
     let told = |detail: &str| (409, "state".to_owned(), detail.to_owned());
@@ -360,23 +420,27 @@ async fn refused_retry_names_role_and_node() {
         format!("Step app on n1.house.example.com is BLOCKED, so it cannot be retried: {blocked}.");
     assert_eq!(refused("app").await, told(&app));
     let again = refused("app").await.2;
-    assert!(!again.contains(&house.noderole(1, "app").await.to_string()), "{again}");
+    assert!(!again.contains(&installation.noderole(1, "app").await.to_string()), "{again}");
 }
 
 #[tokio::test]
 async fn board_counts_steps_without_chips() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let nodes = 5..=MAX_NODEROLES_PER_CELL + 6;
     let text: Vec<String> =
         nodes.clone().map(|n| format!("{} root=/srv/nodes/n{n}", fqdn(n))).collect();
-    house.control.add_nodes(&house.ada, text.as_slice().join("\n").as_str()).await.unwrap();
+    installation
+        .control
+        .add_nodes(&installation.ada, text.as_slice().join("\n").as_str())
+        .await
+        .unwrap();
     let mut edits = Vec::new();
     for n in nodes {
-        edits.push(house.bind("web", n, "app").await);
+        edits.push(installation.bind("web", n, "app").await);
     }
-    let id = house.submit(&house.ada, "web", edits).await;
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    let id = installation.submit(&installation.ada, "web", edits).await;
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
     let of_chips = |board: &Board| {
         let mut counts = board.omitted;
         let own = board.groups.iter().filter(|group| group.of_ancestor.is_none());
@@ -385,8 +449,10 @@ async fn board_counts_steps_without_chips() {
             .for_each(|chip| counts.count(chip.state));
         counts
     };
-    let all = async || house.control.deployment_progress(&house.ada, "web").await.unwrap().steps;
-    let board = house.board("web").await;
+    let all = async || {
+        installation.control.deployment_progress(&installation.ada, "web").await.unwrap().steps
+    };
+    let board = installation.board("web").await;
     assert_ne!(board.omitted, StateCounts::default(), "two nodes more than a cell has room for");
     assert_eq!(of_chips(&board), all().await);
 
@@ -395,20 +461,20 @@ async fn board_counts_steps_without_chips() {
     let shown: Vec<_> = chips.map(|chip| chip.noderole.0).collect();
     let failed = "UPDATE step SET state = 'error', error = 'no room left', pending = 0 WHERE noderole_id = \
                   (SELECT r.id FROM noderole r WHERE r.role = 'app' AND r.id <> ALL($1) LIMIT 1)";
-    sqlx::query(failed).bind(shown).execute(house.database.owner()).await.unwrap();
-    let board = house.board("web").await;
+    sqlx::query(failed).bind(shown).execute(installation.database.owner()).await.unwrap();
+    let board = installation.board("web").await;
     assert_eq!(board.omitted.error, 1);
     assert_eq!(of_chips(&board), all().await);
 }
 
 #[tokio::test]
 async fn commit_of_concurrency_group_passes_guards() {
-    let house = House::new().await;
-    house.bound("web", 1, "door").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "door").await;
     let groups: Vec<(String, Option<i32>, String)> = sqlx::query_as(
         "SELECT name, max_running, mode FROM concurrency_group WHERE name = 'doors'",
     )
-    .fetch_all(house.database.owner())
+    .fetch_all(installation.database.owner())
     .await
     .unwrap();
     assert_eq!(groups, [("doors".to_owned(), Some(2), "chunk".to_owned())]);

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use api::Problem;
 use api::blueprints::Point;
-use api::nodes::NodesWanted;
+use api::nodes::NodesQuery;
 use api::views::graph::GraphOptions;
 use control::{Control, Lost};
 use engine::blueprint::Anchor;
@@ -25,7 +25,7 @@ use serde_json::json;
 use store::{Connecting, Store};
 use tokio::time::timeout;
 
-use crate::house::{self, House, role};
+use crate::installation::{self, Installation, role};
 
 /// Extra time for each call, in addition to several times its measured duration.
 const SOON: Duration = Duration::from_millis(150);
@@ -33,7 +33,7 @@ const SOON: Duration = Duration::from_millis(150);
 /// Calls twice, the second time with the blocking thread busy. Meanwhile, no connection may be
 /// taken.
 async fn waits<T>(
-    house: &House,
+    installation: &Installation,
     what: &str,
     free: impl Future<Output = T>,
     asked: impl Future<Output = T>,
@@ -48,19 +48,20 @@ async fn waits<T>(
         timeout(took * 4 + SOON, &mut asked).await.is_err(),
         "{what} holds up whoever else is to be answered"
     );
-    let pool = house.database.app();
+    let pool = installation.database.app();
     assert_eq!(pool.size() - pool.num_idle() as u32, 0, "{what} keeps a connection while it waits");
     drop(free);
     assert!(kept.await.unwrap().is_err());
     assert!(timeout(Duration::from_secs(60), asked).await.is_ok(), "{what} comes to its end then");
 }
 
-async fn look(house: &House) {
-    let then = house.bound("web", 1, "app").await;
-    let (web, n1, n2) = (house.id("web").await, house.node(1).await, house.node(2).await);
-    house.bound("web", 2, "wipe").await;
-    let bind = house.bind("web", 3, "app").await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![bind]).await;
+async fn look(installation: &Installation) {
+    let then = installation.bound("web", 1, "app").await;
+    let (web, n1, n2) =
+        (installation.id("web").await, installation.node(1).await, installation.node(2).await);
+    installation.bound("web", 2, "wipe").await;
+    let bind = installation.bind("web", 3, "app").await;
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![bind]).await;
     let data = |port: u16| {
         Edit::SetRoleData(edit::SetRoleData {
             deployment: web,
@@ -68,12 +69,12 @@ async fn look(house: &House) {
             data: json!({"app": {"port": port}}),
         })
     };
-    let (control, ada) = (&house.control, &house.ada);
+    let (control, ada) = (&installation.control, &installation.ada);
     let noderole = NoderoleKey::first(role("app"));
 
     macro_rules! waits {
         ($what:literal, $call:expr) => {
-            waits(house, $what, $call, $call).await
+            waits(installation, $what, $call, $call).await
         };
     }
     waits!("planner", control.planner(ada, web, None));
@@ -85,7 +86,7 @@ async fn look(house: &House) {
     waits!("lift", control.lift(ada, web, vec![n2]));
     waits!("foresee", control.foresee(ada, proposal, vec![data(1)]));
     let edit = |version| control.edit(ada, proposal, version, vec![data(2)]);
-    waits(house, "edit", edit(version), edit(version + 1)).await;
+    waits(installation, "edit", edit(version), edit(version + 1)).await;
     waits!("submit", control.submit(ada, proposal, version + 2, "a change".into()));
     // These load an old target and parse its documents on the blocking thread, too.
     waits!(
@@ -105,16 +106,16 @@ fn planning_runs_on_blocking_threads() {
         .max_blocking_threads(1)
         .build()
         .unwrap();
-    runtime.block_on(async { look(&House::new().await).await });
+    runtime.block_on(async { look(&Installation::new().await).await });
 }
 
 /// The same database with one connection and no free permit; calls wait for a permit for
 /// `patience`.
-fn narrow(house: &House, patience: Duration) -> (Store, Control) {
+fn narrow(installation: &Installation, patience: Duration) -> (Store, Control) {
     let how = Connecting {
         connections: 1,
         wait: Duration::from_secs(2),
-        ..Connecting::to(house.database.app_url())
+        ..Connecting::to(installation.database.app_url())
     };
     let store = Store::open(&how).unwrap();
     (store.clone(), Control::new(store).computing(0, 256, patience))
@@ -145,20 +146,20 @@ async fn leaves_it<T: Debug>(
 
 #[tokio::test]
 async fn waiting_for_a_permit_holds_no_connection() {
-    let house = House::new().await;
-    let then = house.bound("web", 1, "app").await;
-    let web = house.id("web").await;
-    let (n1, n2) = (house.node(1).await, house.node(2).await);
-    let one = house.bind("web", 2, "app").await;
-    let submission = house.submit(&house.ada, "web", vec![one]).await;
-    let proposal = house.board("web").await.proposal.unwrap();
+    let installation = Installation::new().await;
+    let then = installation.bound("web", 1, "app").await;
+    let web = installation.id("web").await;
+    let (n1, n2) = (installation.node(1).await, installation.node(2).await);
+    let one = installation.bind("web", 2, "app").await;
+    let submission = installation.submit(&installation.ada, "web", vec![one]).await;
+    let proposal = installation.board("web").await.proposal.unwrap();
     let data = Edit::SetRoleData(edit::SetRoleData {
         deployment: web,
         role: role("app"),
         data: json!({"app": {"port": 1}}),
     });
-    let (store, control) = narrow(&house, Duration::from_secs(4));
-    let (store, control, ada, bo) = (&store, &control, &house.ada, &house.bo);
+    let (store, control) = narrow(&installation, Duration::from_secs(4));
+    let (store, control, ada, bo) = (&store, &control, &installation.ada, &installation.bo);
     let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
     let (app, key) = (role("app"), NoderoleKey::first(role("app")));
     let anchor = Anchor::Node(n2);
@@ -198,13 +199,13 @@ async fn waiting_for_a_permit_holds_no_connection() {
 
 #[tokio::test]
 async fn waiting_comment_does_not_block_verdict_or_commit() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let anchor = Anchor::Node(house.node(1).await);
-    let (_, control) = narrow(&house, Duration::from_secs(300));
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let anchor = Anchor::Node(installation.node(1).await);
+    let (_, control) = narrow(&installation, Duration::from_secs(300));
     let mut commenting = tokio::spawn({
-        let (control, bo) = (control.clone(), house.bo.clone());
+        let (control, bo) = (control.clone(), installation.bo.clone());
         async move { control.open_thread(&bo, id, anchor, "Why n1?".into()).await }
     });
     assert!(
@@ -214,10 +215,10 @@ async fn waiting_comment_does_not_block_verdict_or_commit() {
     // A verdict needs no permit, and no other request has the proposal's lock.
     let judged = timeout(
         Duration::from_secs(30),
-        control.judge(&house.bo, id, VerdictKind::Approve, String::new()),
+        control.judge(&installation.bo, id, VerdictKind::Approve, String::new()),
     );
     judged.await.expect("a verdict waits for nobody").unwrap();
-    let committed = timeout(Duration::from_secs(30), house.commit(&house.ada, id));
+    let committed = timeout(Duration::from_secs(30), installation.commit(&installation.ada, id));
     committed.await.expect("a commit waits for nobody").unwrap();
     commenting.abort();
     assert!(commenting.await.is_err_and(|error| error.is_cancelled()), "it waited all the time");
@@ -225,14 +226,14 @@ async fn waiting_comment_does_not_block_verdict_or_commit() {
 
 #[tokio::test]
 async fn plain_reads_need_no_permit() {
-    let house = House::new().await;
-    let (_, control) = narrow(&house, Duration::ZERO);
-    let before = control.frame(&house.ada).await.unwrap();
+    let installation = Installation::new().await;
+    let (_, control) = narrow(&installation, Duration::ZERO);
+    let before = control.frame(&installation.ada).await.unwrap();
     assert!(before.execution.is_some());
-    let target = house.bound("web", 1, "app").await;
-    let now = control.deployment_named(&house.ada, "web").await.unwrap();
-    assert_eq!(now, house.id("web").await);
-    let page = control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
+    let target = installation.bound("web", 1, "app").await;
+    let now = control.deployment_named(&installation.ada, "web").await.unwrap();
+    assert_eq!(now, installation.id("web").await);
+    let page = control.find_nodes(&installation.ada, &NodesQuery::default()).await.unwrap();
     let n1 = page.nodes.iter().find(|node| node.fqdn.starts_with("n1.")).unwrap();
     assert!(!n1.record, "it sees what blueprint {target} brought");
 }
@@ -242,7 +243,7 @@ async fn plain_reads_need_no_permit() {
 #[test]
 fn computing_functions_take_no_connection() {
     let mut computing = 0;
-    for file in house::sources() {
+    for file in installation::sources() {
         let source = std::fs::read_to_string(&file).unwrap();
         let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
         for function in code.split("async fn ").skip(1) {

@@ -6,22 +6,25 @@ use control::people::{Actor, NewPerson, Permission};
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
 use engine::ids::ReviewId;
 
-use crate::house::House;
+use crate::installation::Installation;
 
 #[tokio::test]
 async fn author_approval_is_rejected() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let before = house.traces().await;
-    let refused =
-        house.control.judge(&house.ada, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let before = installation.traces().await;
+    let refused = installation
+        .control
+        .judge(&installation.ada, id, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "author"));
     assert!(refused.detail.contains("You wrote part of this change"), "{}", refused.detail);
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
     let (audited,): (i64,) =
         sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'review.verdict.refused'")
-            .fetch_one(house.database.owner())
+            .fetch_one(installation.database.owner())
             .await
             .unwrap();
     assert_eq!(audited, 1);
@@ -29,104 +32,121 @@ async fn author_approval_is_rejected() {
 
 #[tokio::test]
 async fn parallel_commits_create_one_target() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
-    let (one, two) = tokio::join!(house.commit(&house.ada, id), house.commit(&house.cy, id));
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
+    let (one, two) = tokio::join!(
+        installation.commit(&installation.ada, id),
+        installation.commit(&installation.cy, id)
+    );
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
-    let again = house.commit(&house.ada, id).await.unwrap_err();
+    let again = installation.commit(&installation.ada, id).await.unwrap_err();
     let told = (again.status, again.code.as_str(), again.detail.as_str(), again.errors.len());
     assert_eq!(
         told,
         (409, "committed", "This review is already committed, as blueprint 2.", 0),
         "and nothing about what came since"
     );
-    assert_eq!(house.traces().await[0], 2);
+    assert_eq!(installation.traces().await[0], 2);
 }
 
 #[tokio::test]
 async fn sibling_changes_commit_in_any_order() {
-    let house = House::new().await;
-    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 2, "app").await);
+    let installation = Installation::new().await;
+    let (one, two) =
+        (installation.bind("web", 1, "app").await, installation.bind("edge", 2, "app").await);
     let (web, edge) = (
-        house.submit(&house.ada, "web", vec![one]).await,
-        house.submit(&house.ada, "edge", vec![two]).await,
+        installation.submit(&installation.ada, "web", vec![one]).await,
+        installation.submit(&installation.ada, "edge", vec![two]).await,
     );
-    house.approve(&house.bo, web).await;
-    house.approve(&house.bo, edge).await;
-    let (one, two) = tokio::join!(house.commit(&house.ada, web), house.commit(&house.cy, edge));
+    installation.approve(&installation.bo, web).await;
+    installation.approve(&installation.bo, edge).await;
+    let (one, two) = tokio::join!(
+        installation.commit(&installation.ada, web),
+        installation.commit(&installation.cy, edge)
+    );
     assert_ne!(one.unwrap(), two.unwrap());
-    assert_eq!(house.steps().await.len(), 6);
+    assert_eq!(installation.steps().await.len(), 6);
 }
 
 #[tokio::test]
 async fn replanned_review_inherits_no_approval() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("web", 3, "still").await;
-    let edit = house.data_edit("web", serde_json::json!({"a": 1})).await;
-    let stale = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, stale).await;
-    let edit = house.bind("web", 2, "still").await;
-    house.moved_by("web", vec![edit]).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("web", 3, "still").await;
+    let edit = installation.data_edit("web", serde_json::json!({"a": 1})).await;
+    let stale = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, stale).await;
+    let edit = installation.bind("web", 2, "still").await;
+    installation.moved_by("web", vec![edit]).await;
 
-    let refused = house.commit(&house.ada, stale).await.unwrap_err();
+    let refused = installation.commit(&installation.ada, stale).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"));
-    let stale = house.control.review(&house.ada, stale).await.unwrap();
+    let stale = installation.control.review(&installation.ada, stale).await.unwrap();
     let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
     assert!(!base.passes && base.text.contains("web (blueprint 4)"), "{}", base.text);
     let fresh = stale.replaced_by.unwrap().after.unwrap();
     assert_eq!(
-        house.commit(&house.ada, fresh).await.unwrap_err().code,
+        installation.commit(&installation.ada, fresh).await.unwrap_err().code,
         "not_approved",
         "approvals don't follow"
     );
-    house.approve(&house.bo, fresh).await;
-    house.commit(&house.ada, fresh).await.unwrap();
+    installation.approve(&installation.bo, fresh).await;
+    installation.commit(&installation.ada, fresh).await.unwrap();
 }
 
 #[tokio::test]
 async fn only_one_change_takes_a_node() {
-    let house = House::new().await;
-    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
+    let installation = Installation::new().await;
+    let (one, two) =
+        (installation.bind("web", 1, "app").await, installation.bind("edge", 1, "app").await);
     let (web, edge) = (
-        house.submit(&house.ada, "web", vec![one]).await,
-        house.submit(&house.ada, "edge", vec![two]).await,
+        installation.submit(&installation.ada, "web", vec![one]).await,
+        installation.submit(&installation.ada, "edge", vec![two]).await,
     );
-    house.approve(&house.bo, web).await;
-    house.approve(&house.bo, edge).await;
-    house.commit(&house.ada, web).await.unwrap();
-    let refused = house.commit(&house.ada, edge).await.unwrap_err();
+    installation.approve(&installation.bo, web).await;
+    installation.approve(&installation.bo, edge).await;
+    installation.commit(&installation.ada, web).await.unwrap();
+    let refused = installation.commit(&installation.ada, edge).await.unwrap_err();
     assert_eq!(refused.code, "not_newest");
-    let became = house.control.review(&house.ada, edge).await.unwrap().replaced_by.unwrap();
+    let became =
+        installation.control.review(&installation.ada, edge).await.unwrap().replaced_by.unwrap();
     assert!(became.after.is_none() && became.refused[0].detail.contains("n1"), "{became:?}");
-    assert_eq!(house.traces().await[0], 2);
+    assert_eq!(installation.traces().await[0], 2);
 }
 
 #[tokio::test]
 async fn restore_voids_every_review() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let (proposal, version) = house.propose(&house.ada, "web", vec![edit]).await;
-    let id = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-    house.approve(&house.bo, id).await;
-    sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
-    let refused = house.commit(&house.ada, id).await.unwrap_err();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![edit]).await;
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "one".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.bo, id).await;
+    sqlx::query("SELECT raise_epoch()").execute(installation.database.owner()).await.unwrap();
+    let refused = installation.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "other_epoch");
-    let fresh = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-    house.approve(&house.bo, fresh).await;
-    house.commit(&house.ada, fresh).await.unwrap();
+    let fresh = installation
+        .control
+        .submit(&installation.ada, proposal, version, "one".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.bo, fresh).await;
+    installation.commit(&installation.ada, fresh).await.unwrap();
 }
 
 #[tokio::test]
 async fn approval_requires_current_permission() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
-    house.people.disable(None, house.bo.person).await.unwrap();
-    let refused = house.commit(&house.ada, id).await.unwrap_err();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
+    installation.people.disable(None, installation.bo.person).await.unwrap();
+    let refused = installation.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "not_approved");
     assert!(
         refused.detail.contains("Can act") || refused.detail.contains("Nobody"),
@@ -137,46 +157,63 @@ async fn approval_requires_current_permission() {
 
 #[tokio::test]
 async fn last_verdict_against_blocks_gate() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
-    let bare =
-        house.control.judge(&house.cy, id, VerdictKind::Reject, " ".into()).await.unwrap_err();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
+    let bare = installation
+        .control
+        .judge(&installation.cy, id, VerdictKind::Reject, " ".into())
+        .await
+        .unwrap_err();
     assert_eq!(bare.status, 400, "a rejection says why");
-    house.control.judge(&house.cy, id, VerdictKind::RequestChanges, "use n2".into()).await.unwrap();
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
-    assert_eq!(house.control.review(&house.ada, id).await.unwrap().state, ReviewState::Objected);
-    house.approve(&house.cy, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    installation
+        .control
+        .judge(&installation.cy, id, VerdictKind::RequestChanges, "use n2".into())
+        .await
+        .unwrap();
+    assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_approved");
+    assert_eq!(
+        installation.control.review(&installation.ada, id).await.unwrap().state,
+        ReviewState::Objected
+    );
+    installation.approve(&installation.cy, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 /// The error of a refused commit, with all reasons.
-async fn refused(house: &House, by: &Actor, id: ReviewId) -> (String, Vec<String>) {
-    let before = house.traces().await;
-    let refused = house.commit(by, id).await.unwrap_err();
+async fn refused(installation: &Installation, by: &Actor, id: ReviewId) -> (String, Vec<String>) {
+    let before = installation.traces().await;
+    let refused = installation.commit(by, id).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_approved"), "{refused:?}");
-    assert_eq!(house.traces().await, before, "{refused:?}");
+    assert_eq!(installation.traces().await, before, "{refused:?}");
     (refused.detail, refused.errors.into_iter().map(|finding| finding.detail).collect())
 }
 
 #[tokio::test]
 async fn objection_blocks_every_committer_and_is_named() {
-    let house =
-        House::under(Policy { approvals: 2, by_risk: Default::default(), ..Policy::default() })
-            .await;
+    let installation = Installation::under(Policy {
+        approvals: 2,
+        by_risk: Default::default(),
+        ..Policy::default()
+    })
+    .await;
     let mut others = Vec::new();
     for name in ["dan", "eve"] {
         let person = NewPerson::human(name, [Permission::Operator, Permission::Reviewer]);
-        house.people.create_person(None, &person).await.unwrap();
-        others.push(house.people.sign_in_as_owner(name).await.unwrap());
+        installation.people.create_person(None, &person).await.unwrap();
+        others.push(installation.people.sign_in_as_owner(name).await.unwrap());
     }
     let [dan, eve] = &others[..] else { panic!("two more") };
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     for kind in [VerdictKind::Reject, VerdictKind::RequestChanges] {
-        house.control.judge(&house.bo, id, kind, "not on a Friday".into()).await.unwrap();
-        let (detail, all) = refused(&house, eve, id).await;
+        installation
+            .control
+            .judge(&installation.bo, id, kind, "not on a Friday".into())
+            .await
+            .unwrap();
+        let (detail, all) = refused(&installation, eve, id).await;
         assert!(
             detail.contains("the change was rejected, by bo"),
             "before what else is missing: {detail}"
@@ -185,55 +222,59 @@ async fn objection_blocks_every_committer_and_is_named() {
         assert!(all[1].starts_with("0 of 2 approvals"), "{all:?}");
     }
     // The required number of approvals does not outvote a rejection, no matter who commits.
-    house.approve(&house.cy, id).await;
-    house.approve(dan, id).await;
-    for by in [eve, &house.ada, &house.cy, &house.bo] {
-        let (detail, all) = refused(&house, by, id).await;
+    installation.approve(&installation.cy, id).await;
+    installation.approve(dan, id).await;
+    for by in [eve, &installation.ada, &installation.cy, &installation.bo] {
+        let (detail, all) = refused(&installation, by, id).await;
         assert!(detail.contains("the change was rejected, by bo"), "{detail}");
         assert_eq!(all, [detail]);
-        let shown = house.control.review(by, id).await.unwrap();
+        let shown = installation.control.review(by, id).await.unwrap();
         assert_eq!((shown.state, shown.may_commit), (ReviewState::Objected, Err(all[0].clone())));
     }
-    house.approve(&house.bo, id).await;
-    house.commit(eve, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(eve, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn objection_ends_with_reviewer_permission() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.control.judge(&house.bo, id, VerdictKind::Reject, "no".into()).await.unwrap();
-    house.approve(&house.cy, id).await;
-    refused(&house, &house.ada, id).await;
-    house.people.disable(None, house.bo.person).await.unwrap();
-    let shown = house.control.review(&house.ada, id).await.unwrap();
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation
+        .control
+        .judge(&installation.bo, id, VerdictKind::Reject, "no".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.cy, id).await;
+    refused(&installation, &installation.ada, id).await;
+    installation.people.disable(None, installation.bo.person).await.unwrap();
+    let shown = installation.control.review(&installation.ada, id).await.unwrap();
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Objections).unwrap();
     assert!(rule.passes && rule.text.ends_with("no longer review do not count: bo"), "{rule:?}");
-    house.commit(&house.ada, id).await.unwrap();
+    installation.commit(&installation.ada, id).await.unwrap();
     let sql = "SELECT detail->'disregarded'->>0 FROM audit WHERE action = 'review.commit'";
     let audited: Option<String> =
-        sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
+        sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap();
     assert_eq!(audited.as_deref(), Some("bo"));
 }
 
 #[tokio::test]
 async fn risky_changes_need_approvals_of_policy() {
-    let house = House::under(Policy {
+    let installation = Installation::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Destructive, 2)].into(),
         ..Policy::default()
     })
     .await;
-    let edit = house.bind("web", 1, "wipe").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let review = house.control.review(&house.ada, id).await.unwrap();
+    let edit = installation.bind("web", 1, "wipe").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let review = installation.control.review(&installation.ada, id).await.unwrap();
     assert_eq!((review.risks.as_slice(), review.gate.needed), ([Risk::Destructive].as_slice(), 2));
     assert!(review.summary[0].contains("be undone"), "{:?}", review.summary);
-    house.approve(&house.bo, id).await;
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
-    house.approve(&house.cy, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_approved");
+    installation.approve(&installation.cy, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 #[tokio::test]
@@ -246,42 +287,51 @@ async fn policy_without_review_is_rejected() {
 
 #[tokio::test]
 async fn undo_or_redo_makes_an_author() {
-    let house = House::new().await;
-    let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
-    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
-    let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
-    let id =
-        house.control.submit(&house.ada, proposal, version, "without n2".into()).await.unwrap();
-    let refused =
-        house.control.judge(&house.bo, id, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let installation = Installation::new().await;
+    let edits =
+        vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await];
+    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "without n2".into())
+        .await
+        .unwrap();
+    let refused = installation
+        .control
+        .judge(&installation.bo, id, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, "author");
     let past_control =
         sqlx::query("INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve')")
             .bind(id.0)
-            .bind(house.bo.person.0)
-            .execute(house.database.app())
+            .bind(installation.bo.person.0)
+            .execute(installation.database.app())
             .await;
     assert!(past_control.is_err(), "the database refuses it too");
-    house.approve(&house.cy, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    installation.approve(&installation.cy, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn destructive_commit_requires_typed_name() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "wipe").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "wipe").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     let typed = |name: Option<&str>| control::ToCommit {
         review: id,
         typed: name.map(str::to_owned),
         cancel: false,
     };
-    let refused = house.control.commit(&house.ada, typed(Some("web"))).await.unwrap_err();
+    let refused =
+        installation.control.commit(&installation.ada, typed(Some("web"))).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "a name is no approval");
-    house.approve(&house.bo, id).await;
-    let before = house.traces().await;
+    installation.approve(&installation.bo, id).await;
+    let before = installation.traces().await;
     for wrong in [None, Some(""), Some("edge"), Some("Web")] {
-        let refused = house.control.commit(&house.ada, typed(wrong)).await.unwrap_err();
+        let refused =
+            installation.control.commit(&installation.ada, typed(wrong)).await.unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (422, "name_not_typed"), "{wrong:?}");
         assert!(refused.detail.contains("Type web to commit it"), "{}", refused.detail);
         assert_eq!(
@@ -289,48 +339,53 @@ async fn destructive_commit_requires_typed_name() {
             ("name", "Type web.")
         );
     }
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
     let sql = "SELECT count(*) FROM audit WHERE action = 'review.commit.refused' AND detail->>'refused' = 'name_not_typed'";
-    let audited: i64 = sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap();
+    let audited: i64 =
+        sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap();
     assert_eq!(audited, 1, "the same again is not written down again at once");
     assert_eq!(
-        house.control.review(&house.bo, id).await.unwrap().type_to_commit.as_deref(),
+        installation.control.review(&installation.bo, id).await.unwrap().type_to_commit.as_deref(),
         Some("web")
     );
-    house.control.commit(&house.ada, typed(Some(" web "))).await.unwrap();
+    installation.control.commit(&installation.ada, typed(Some(" web "))).await.unwrap();
 
-    let harmless = house.bind("web", 2, "app").await;
-    let harmless = house.submit(&house.ada, "web", vec![harmless]).await;
-    house.approve(&house.bo, harmless).await;
-    assert_eq!(house.control.review(&house.bo, harmless).await.unwrap().type_to_commit, None);
-    house.control.commit(&house.ada, harmless).await.unwrap();
+    let harmless = installation.bind("web", 2, "app").await;
+    let harmless = installation.submit(&installation.ada, "web", vec![harmless]).await;
+    installation.approve(&installation.bo, harmless).await;
+    assert_eq!(
+        installation.control.review(&installation.bo, harmless).await.unwrap().type_to_commit,
+        None
+    );
+    installation.control.commit(&installation.ada, harmless).await.unwrap();
 }
 
 #[tokio::test]
 async fn old_open_review_stays_listed() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let waits = house.submit(&house.ada, "web", vec![edit]).await;
-    let edits = vec![house.bind("edge", 2, "app").await, house.bind("edge", 3, "app").await];
-    let (proposal, mut version) = house.propose(&house.ada, "edge", edits).await;
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let waits = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let edits =
+        vec![installation.bind("edge", 2, "app").await, installation.bind("edge", 3, "app").await];
+    let (proposal, mut version) = installation.propose(&installation.ada, "edge", edits).await;
     let mut newest = waits;
     for n in 0..101 {
-        newest = house
+        newest = installation
             .control
-            .submit(&house.ada, proposal, version, format!("attempt {n}"))
+            .submit(&installation.ada, proposal, version, format!("attempt {n}"))
             .await
             .unwrap();
         version = match n % 2 {
-            0 => house.control.undo(&house.ada, proposal, version).await.unwrap(),
-            _ => house.control.redo(&house.ada, proposal, version).await.unwrap(),
+            0 => installation.control.undo(&installation.ada, proposal, version).await.unwrap(),
+            _ => installation.control.redo(&installation.ada, proposal, version).await.unwrap(),
         };
     }
-    let listed = house.listed(&house.bo, ReviewStateFilter::Open).await;
+    let listed = installation.listed(&installation.bo, ReviewStateFilter::Open).await;
     assert_eq!(
         listed.iter().map(|r| (r.review, r.state)).collect::<Vec<_>>(),
         [(waits, ReviewState::Waiting)]
     );
-    let all = house.listed(&house.bo, ReviewStateFilter::Any).await;
+    let all = installation.listed(&installation.bo, ReviewStateFilter::Any).await;
     assert_eq!(
         (all[0].review, all[0].state),
         (newest, ReviewState::Replaced),

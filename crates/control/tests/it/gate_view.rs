@@ -15,86 +15,86 @@ use engine::lint::{Check, Level};
 use engine::plan::{Edit, edit};
 use serde_json::json;
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 use crate::lint::jig;
 
-async fn review(house: &House, by: &Actor, id: ReviewId) -> ReviewView {
-    house.control.review(by, id).await.unwrap()
+async fn review(installation: &Installation, by: &Actor, id: ReviewId) -> ReviewView {
+    installation.control.review(by, id).await.unwrap()
 }
 
-async fn reruns(house: &House, value: i64) -> Edit {
+async fn reruns(installation: &Installation, value: i64) -> Edit {
     Edit::SetRoleData(edit::SetRoleData {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         role: role("app"),
         data: json!({"a": value}),
     })
 }
 
-async fn all_active(house: &House) {
+async fn all_active(installation: &Installation) {
     sqlx::query("UPDATE step SET state = 'active', applied_generation = generation, pending = 0")
-        .execute(house.database.owner())
+        .execute(installation.database.owner())
         .await
         .unwrap();
 }
 
 #[tokio::test]
 async fn kept_steps_exclude_unapplied_ones() {
-    let house = House::new().await;
-    house.bound("web", 1, "still").await;
-    let (node, noderole) = (house.node(1).await, NoderoleKey::first(role("still")));
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "still").await;
+    let (node, noderole) = (installation.node(1).await, NoderoleKey::first(role("still")));
     let edit = Edit::SetNoderoleData(edit::SetNoderoleData {
         node,
         noderole,
         data: serde_json::json!({"a": 1}),
     });
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     assert_eq!(
-        review(&house, &house.bo, id).await.impact.retained.count,
+        review(&installation, &installation.bo, id).await.impact.retained.count,
         0,
         "its first run is due"
     );
-    all_active(&house).await;
-    assert_eq!(review(&house, &house.bo, id).await.impact.retained.count, 1);
+    all_active(&installation).await;
+    assert_eq!(review(&installation, &installation.bo, id).await.impact.retained.count, 1);
 }
 
 #[tokio::test]
 async fn lint_error_after_approval_is_shown() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let edit = house.bind("web", 2, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
-    let before = review(&house, &house.ada, id).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edit = installation.bind("web", 2, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
+    let before = review(&installation, &installation.ada, id).await;
     assert_eq!(
         (before.state, before.may_commit, before.current),
         (ReviewState::Open, Ok(()), true)
     );
     assert_eq!(
-        house.control.frame(&house.ada).await.unwrap().pending_reviews.to_string(),
+        installation.control.frame(&installation.ada).await.unwrap().pending_reviews.to_string(),
         "1",
         "it waits to be committed"
     );
-    jig(&house, false).await;
-    let shown = review(&house, &house.ada, id).await;
+    jig(&installation, false).await;
+    let shown = review(&installation, &installation.ada, id).await;
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
     assert!(!rule.passes && rule.text.contains("Switch jig noop on first"), "{rule:?}");
     let errors: Vec<Check> =
         shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
     assert_eq!(errors[0], Check::InactiveJig);
-    let refused = house.control.commit(&house.ada, id).await.unwrap_err();
+    let refused = installation.control.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!(shown.may_commit.unwrap_err(), refused.detail, "the page says what the commit says");
     assert_eq!(
-        house.listed(&house.bo, ReviewStateFilter::Open).await[0].state,
+        installation.listed(&installation.bo, ReviewStateFilter::Open).await[0].state,
         ReviewState::Faulty,
         "no review is waited for"
     );
     assert_eq!(
-        house.control.frame(&house.ada).await.unwrap().pending_reviews,
+        installation.control.frame(&installation.ada).await.unwrap().pending_reviews,
         ReviewCount::default()
     );
-    jig(&house, true).await;
+    jig(&installation, true).await;
     assert_eq!(
-        review(&house, &house.ada, id).await.state,
+        review(&installation, &installation.ada, id).await.state,
         ReviewState::Open,
         "what was kept is not kept too long"
     );
@@ -102,21 +102,21 @@ async fn lint_error_after_approval_is_shown() {
 
 #[tokio::test]
 async fn only_active_steps_count_as_interrupted() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("web", 2, "app").await;
-    let edit = reruns(&house, 1).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("web", 2, "app").await;
+    let edit = reruns(&installation, 1).await;
     let rerun = Edit::Rerun(edit::Rerun {
-        node: house.node(1).await,
+        node: installation.node(1).await,
         noderole: NoderoleKey::first(role("base")),
         reason: "a new kernel".into(),
     });
-    let id = house.submit(&house.ada, "web", vec![edit, rerun]).await;
-    let found = review(&house, &house.bo, id).await.impact;
+    let id = installation.submit(&installation.ada, "web", vec![edit, rerun]).await;
+    let found = review(&installation, &installation.bo, id).await.impact;
     assert_eq!((found.restarts.count, found.interrupted, found.nodes), (3, Some(0), 2));
     assert_eq!((found.downstream[0].noderoles.count, found.downstream[0].in_use), (1, Some(0)));
-    all_active(&house).await;
-    let shown = review(&house, &house.bo, id).await;
+    all_active(&installation).await;
+    let shown = review(&installation, &installation.bo, id).await;
     assert_eq!(shown.impact.interrupted, Some(3));
     assert!(
         shown
@@ -127,11 +127,11 @@ async fn only_active_steps_count_as_interrupted() {
             .all(|NoderoleRerun { in_use, .. }| *in_use == Some(true))
     );
     assert_eq!(shown.impact.downstream[0].in_use, Some(1));
-    assert_eq!(house.control.impact(&house.bo, id).await.unwrap(), shown.impact);
+    assert_eq!(installation.control.impact(&installation.bo, id).await.unwrap(), shown.impact);
     // The blast radius spans several steps. app on n1 is not downstream, because it runs itself.
-    let graph = house
+    let graph = installation
         .control
-        .review_graph(&house.bo, id, &GraphOptions::default(), Lost::Note)
+        .review_graph(&installation.bo, id, &GraphOptions::default(), Lost::Note)
         .await
         .unwrap();
     let marked: Vec<(String, usize)> = graph
@@ -155,9 +155,9 @@ async fn only_active_steps_count_as_interrupted() {
         shown.requested,
         ["Sets the data of app in web.", "Runs steps again: a new kernel."]
     );
-    house.approve(&house.bo, id).await;
-    house.control.commit(&house.ada, id).await.unwrap();
-    let closed = review(&house, &house.bo, id).await;
+    installation.approve(&installation.bo, id).await;
+    installation.control.commit(&installation.ada, id).await.unwrap();
+    let closed = review(&installation, &installation.bo, id).await;
     assert_eq!(
         (closed.current, closed.impact.interrupted, closed.impact.restarts.count),
         (false, None, 3)
@@ -166,30 +166,31 @@ async fn only_active_steps_count_as_interrupted() {
 
 #[tokio::test]
 async fn removal_shows_count_of_active_steps() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    all_active(&house).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    all_active(&installation).await;
     let edit = Edit::Unbind(edit::Unbind {
-        node: house.node(1).await,
+        node: installation.node(1).await,
         noderole: NoderoleKey::first(role("app")),
         with_dependents: false,
     });
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    let found = review(&house, &house.bo, id).await.impact;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let found = review(&installation, &installation.bo, id).await.impact;
     assert_eq!((found.lost.count, found.lost_in_use, found.nodes), (1, Some(1), 1));
 }
 
 /// A review as one person sees it: why they may not judge it, and why they may not commit it.
-async fn buttons(house: &House, by: &Actor, id: ReviewId) -> [String; 2] {
-    let shown = review(house, by, id).await;
+async fn buttons(installation: &Installation, by: &Actor, id: ReviewId) -> [String; 2] {
+    let shown = review(installation, by, id).await;
     // The page and the commit must agree.
     if let Err(why) = &shown.may_commit {
-        let refused = house.control.commit(by, id).await.unwrap_err();
+        let refused = installation.control.commit(by, id).await.unwrap_err();
         assert!(refused.status == 403 || refused.detail == *why, "{why} / {}", refused.detail);
     }
     if let Err(why) = &shown.may_judge {
         for kind in [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject] {
-            let refused = house.control.judge(by, id, kind, "because".into()).await.unwrap_err();
+            let refused =
+                installation.control.judge(by, id, kind, "because".into()).await.unwrap_err();
             assert_eq!(refused.detail, *why);
         }
     }
@@ -198,14 +199,14 @@ async fn buttons(house: &House, by: &Actor, id: ReviewId) -> [String; 2] {
 
 #[tokio::test]
 async fn disabled_buttons_name_reason_and_people() {
-    let house = House::under(Policy {
+    let installation = Installation::under(Policy {
         approvals: 1,
         by_risk: BTreeMap::from([(Risk::Destructive, 2)]),
         ..Policy::default()
     })
     .await;
-    house.bound("web", 3, "runtime").await;
-    let (ada, bo, cy) = (&house.ada, &house.bo, &house.cy);
+    installation.bound("web", 3, "runtime").await;
+    let (ada, bo, cy) = (&installation.ada, &installation.bo, &installation.cy);
     let mut others = Vec::new();
     for (name, permission) in [
         ("dan", Permission::Viewer),
@@ -213,13 +214,17 @@ async fn disabled_buttons_name_reason_and_people() {
         ("fay", Permission::Admin),
         ("gus", Permission::Reviewer),
     ] {
-        house.people.create_person(None, &NewPerson::human(name, [permission])).await.unwrap();
-        others.push(house.people.sign_in_as_owner(name).await.unwrap());
+        installation
+            .people
+            .create_person(None, &NewPerson::human(name, [permission]))
+            .await
+            .unwrap();
+        others.push(installation.people.sign_in_as_owner(name).await.unwrap());
     }
     let [dan, eve, _, gus] = &others[..] else { panic!("four more") };
-    let wipe = house.bind("web", 1, "wipe").await;
-    let (proposal, version) = house.propose(ada, "web", vec![wipe]).await;
-    let id = house.control.submit(ada, proposal, version, "a wipe".into()).await.unwrap();
+    let wipe = installation.bind("web", 1, "wipe").await;
+    let (proposal, version) = installation.propose(ada, "web", vec![wipe]).await;
+    let id = installation.control.submit(ada, proposal, version, "a wipe".into()).await.unwrap();
     let author =
         "You wrote part of this change, so another person must review it. Can act: bo, cy and gus";
     let stranger = "Your account may not review this deployment. Ask an admin for the reviewer \
@@ -227,50 +232,54 @@ async fn disabled_buttons_name_reason_and_people() {
     let two = "0 of 2 approvals. 2 more needed. Can act: bo, cy and gus";
 
     // An author, a reviewer, a viewer, and an operator.
-    assert_eq!(buttons(&house, ada, id).await, [author, two]);
-    assert_eq!(buttons(&house, bo, id).await, ["", two]);
+    assert_eq!(buttons(&installation, ada, id).await, [author, two]);
+    assert_eq!(buttons(&installation, bo, id).await, ["", two]);
     let looks = "You cannot commit this review without the permission operator or reviewer. Can act: ada, bo, cy, eve and gus";
-    assert_eq!(buttons(&house, dan, id).await, [stranger, looks]);
-    assert_eq!(buttons(&house, eve, id).await, [stranger, two]);
+    assert_eq!(buttons(&installation, dan, id).await, [stranger, looks]);
+    assert_eq!(buttons(&installation, eve, id).await, [stranger, two]);
 
     // One of two approvals.
-    house.approve(bo, id).await;
+    installation.approve(bo, id).await;
     assert_eq!(
-        buttons(&house, bo, id).await,
+        buttons(&installation, bo, id).await,
         ["", "1 of 2 approvals. 1 more needed. Can act: cy and gus"]
     );
 
     // An open thread.
-    house.approve(gus, id).await;
-    let thread = house
+    installation.approve(gus, id).await;
+    let thread = installation
         .control
         .open_thread(cy, id, engine::blueprint::Anchor::Whole, "Why?".into())
         .await
         .unwrap();
     let open = "One thread is open, started by cy. The person who started a thread, or another \
                 reviewer, can resolve it";
-    assert_eq!(buttons(&house, ada, id).await, [author, open]);
-    house.control.resolve_thread(cy, thread, true).await.unwrap();
-    assert_eq!(buttons(&house, ada, id).await, [author, ""]);
+    assert_eq!(buttons(&installation, ada, id).await, [author, open]);
+    installation.control.resolve_thread(cy, thread, true).await.unwrap();
+    assert_eq!(buttons(&installation, ada, id).await, [author, ""]);
 
     // A rejection, and its withdrawal.
-    house.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
+    installation.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
     let objects = "Changes were requested, or the change was rejected, by cy. Can decide again: \
                    cy. Can change it: ada";
-    assert_eq!(buttons(&house, ada, id).await, [author, objects]);
-    house.approve(cy, id).await;
+    assert_eq!(buttons(&installation, ada, id).await, [author, objects]);
+    installation.approve(cy, id).await;
 
     // A new lint error.
-    jig(&house, false).await;
-    let [_, lint] = buttons(&house, ada, id).await;
+    jig(&installation, false).await;
+    let [_, lint] = buttons(&installation, ada, id).await;
     assert!(lint.contains("Switch jig noop on first") && lint.ends_with("Can act: ada"), "{lint}");
-    jig(&house, true).await;
+    jig(&installation, true).await;
 
     // A hold, and execution switched off: both are shown, but block no button.
-    house.control.hold(eve, house.id("web").await, true, "a move".into()).await.unwrap();
-    house.control.switch(eve, false, "maintenance".into()).await.unwrap();
-    assert_eq!(buttons(&house, ada, id).await, [author, ""]);
-    let waits = review(&house, ada, id).await.pending_reasons;
+    installation
+        .control
+        .hold(eve, installation.id("web").await, true, "a move".into())
+        .await
+        .unwrap();
+    installation.control.switch(eve, false, "maintenance".into()).await.unwrap();
+    assert_eq!(buttons(&installation, ada, id).await, [author, ""]);
+    let waits = review(&installation, ada, id).await.pending_reasons;
     assert!(
         waits[0].starts_with("Execution is off")
             && waits[1].starts_with("Deployment web is on hold by eve (a move)"),
@@ -279,46 +288,46 @@ async fn disabled_buttons_name_reason_and_people() {
 
     // Too few reviewers remain.
     for gone in [gus, cy] {
-        house.people.disable(None, gone.person).await.unwrap();
+        installation.people.disable(None, gone.person).await.unwrap();
     }
     let few = "1 of 2 approvals. No reviewer is left. Can give the reviewer permission: fay";
-    assert_eq!(buttons(&house, ada, id).await[1], few);
+    assert_eq!(buttons(&installation, ada, id).await[1], few);
 
     // A newer version, and a commit.
-    let other = house.bind("web", 2, "wipe").await;
-    let version = house.control.edit(ada, proposal, version, vec![other]).await.unwrap();
+    let other = installation.bind("web", 2, "wipe").await;
+    let version = installation.control.edit(ada, proposal, version, vec![other]).await.unwrap();
     let replaced = "The proposal is closed or has a newer version";
-    assert_eq!(buttons(&house, bo, id).await[1], replaced);
-    assert!(buttons(&house, bo, id).await[0].contains("Open the newest version"));
-    let undone = house.control.undo(ada, proposal, version).await.unwrap();
-    house.control.discard(ada, proposal, undone).await.unwrap();
-    let app = house.bind("web", 1, "app").await;
-    let id = house.submit(ada, "web", vec![app]).await;
-    house.approve(bo, id).await;
-    let target = house.control.commit(ada, id).await.unwrap();
+    assert_eq!(buttons(&installation, bo, id).await[1], replaced);
+    assert!(buttons(&installation, bo, id).await[0].contains("Open the newest version"));
+    let undone = installation.control.undo(ada, proposal, version).await.unwrap();
+    installation.control.discard(ada, proposal, undone).await.unwrap();
+    let app = installation.bind("web", 1, "app").await;
+    let id = installation.submit(ada, "web", vec![app]).await;
+    installation.approve(bo, id).await;
+    let target = installation.control.commit(ada, id).await.unwrap();
     assert_eq!(
-        review(&house, bo, id).await.may_commit,
+        review(&installation, bo, id).await.may_commit,
         Err(format!("This review is already committed, as blueprint {target}."))
     );
 }
 
 #[tokio::test]
 async fn stale_review_names_submitter_and_keeps_content() {
-    let house = House::new().await;
-    let one = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![one]).await;
-    house.approve(&house.bo, id).await;
-    sqlx::query("SELECT raise_epoch()").execute(house.database.owner()).await.unwrap();
-    let [_, why] = buttons(&house, &house.bo, id).await;
+    let installation = Installation::new().await;
+    let one = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![one]).await;
+    installation.approve(&installation.bo, id).await;
+    sqlx::query("SELECT raise_epoch()").execute(installation.database.owner()).await.unwrap();
+    let [_, why] = buttons(&installation, &installation.bo, id).await;
     assert!(
         why.starts_with("Submitted before the database was restored")
             && why.ends_with("Can act: ada"),
         "{why}"
     );
-    let other = house.bind("web", 2, "app").await;
-    let open = house.board("web").await.proposal.unwrap();
-    house.control.edit(&house.ada, open.id, open.version, vec![other]).await.unwrap();
-    let shown = review(&house, &house.bo, id).await;
+    let other = installation.bind("web", 2, "app").await;
+    let open = installation.board("web").await.proposal.unwrap();
+    installation.control.edit(&installation.ada, open.id, open.version, vec![other]).await.unwrap();
+    let shown = review(&installation, &installation.bo, id).await;
     assert!(
         !shown.current
             && shown.gate.rules.iter().all(|rule| rule.rule != Rule::Lint || rule.passes)

@@ -9,9 +9,9 @@ use serde_json::json;
 use store::runs::RunEnd;
 use store::workers::{NewWorker, WorkerId};
 
-use crate::house::House;
+use crate::installation::Installation;
 
-impl House {
+impl Installation {
     async fn graph(&self, wish: GraphOptions) -> GraphView {
         self.control.graph(&self.ada, "web", &wish, Lost::Note).await.unwrap()
     }
@@ -36,15 +36,17 @@ fn said(view: &GraphView) -> &str {
 
 #[tokio::test]
 async fn path_is_marked_on_folded_graph() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     // Otherwise n1's would serve n2, too.
-    house.bound("web", 2, "runtime").await;
-    house.bound("web", 2, "app").await;
-    let (base, app) =
-        (house.noderole(1, "base").await.to_string(), house.noderole(2, "app").await.to_string());
+    installation.bound("web", 2, "runtime").await;
+    installation.bound("web", 2, "app").await;
+    let (base, app) = (
+        installation.noderole(1, "base").await.to_string(),
+        installation.noderole(2, "app").await.to_string(),
+    );
 
-    let there = house.marked(TrailOptions::Between(base.clone(), "web:app".into())).await;
+    let there = installation.marked(TrailOptions::Between(base.clone(), "web:app".into())).await;
     assert_eq!(said(&there), "Path found: app waits for base on n1, with 3 noderoles on the path.");
     assert_eq!(
         marked(&there),
@@ -57,27 +59,28 @@ async fn path_is_marked_on_folded_graph() {
     );
     assert_eq!((there.waves, there.vertices[0].waves), (3, Some((3, 3))));
 
-    let back = house.marked(TrailOptions::Between("web:app".into(), base.clone())).await;
+    let back = installation.marked(TrailOptions::Between("web:app".into(), base.clone())).await;
     assert!(said(&back).ends_with("There is no path in the other direction."), "{}", said(&back));
     assert_eq!(marked(&back), marked(&there));
 
-    let none = house.marked(TrailOptions::Between(base.clone(), app)).await;
+    let none = installation.marked(TrailOptions::Between(base.clone(), app)).await;
     assert_eq!(
         said(&none),
         "There is no path between base on n1 and app on n2: neither waits for the other."
     );
     assert!(marked(&none).is_empty());
-    let gone = house.marked(TrailOptions::Between(base.clone(), "web:gone".into())).await;
+    let gone = installation.marked(TrailOptions::Between(base.clone(), "web:gone".into())).await;
     assert!(said(&gone).starts_with("One end of the path is not in this graph"));
     assert_eq!(
-        house.marked(TrailOptions::From(base.clone())).await.trail,
+        installation.marked(TrailOptions::From(base.clone())).await.trail,
         None,
         "half a path is none"
     );
 
     let trail = Some(TrailOptions::Between(base, "web:app".into()));
-    let only =
-        house.graph(GraphOptions { trail, only_trail: true, ..GraphOptions::default() }).await;
+    let only = installation
+        .graph(GraphOptions { trail, only_trail: true, ..GraphOptions::default() })
+        .await;
     assert_eq!(marked(&only), ["app@n1 1/1", "base@n1 1/1", "runtime@n1 1/1"]);
     assert_eq!(
         (only.vertices.len(), only.noderoles, only.waves),
@@ -88,21 +91,21 @@ async fn path_is_marked_on_folded_graph() {
 
 #[tokio::test]
 async fn focus_includes_requested_number_of_edges() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     let wish = |steps| GraphOptions {
         focus: Some("web:app".into()),
         direction: GraphDirection::Up,
         steps,
         ..GraphOptions::default()
     };
-    assert_eq!(house.graph(wish(Some(1))).await.vertices.len(), 2);
-    assert_eq!(house.graph(wish(None)).await.vertices.len(), 3);
+    assert_eq!(installation.graph(wish(Some(1))).await.vertices.len(), 2);
+    assert_eq!(installation.graph(wish(None)).await.vertices.len(), 3);
     let focus = Some("web:gone".into());
-    let gone = house.graph(GraphOptions { focus, ..GraphOptions::default() }).await;
+    let gone = installation.graph(GraphOptions { focus, ..GraphOptions::default() }).await;
     assert_eq!(
         gone.vertices.len(),
-        house.graph(GraphOptions::default()).await.vertices.len(),
+        installation.graph(GraphOptions::default()).await.vertices.len(),
         "all is shown"
     );
     assert!(gone.cut.is_some_and(|said| said.contains("not in the graph, so the whole graph")));
@@ -110,10 +113,10 @@ async fn focus_includes_requested_number_of_edges() {
 
 #[tokio::test]
 async fn unknown_vertex_is_refused_for_api_clients() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     let asked = async |wish: GraphOptions| {
-        house.control.graph(&house.ada, "web", &wish, Lost::Refused).await
+        installation.control.graph(&installation.ada, "web", &wish, Lost::Refused).await
     };
     let of = |focus: &str| GraphOptions { focus: Some(focus.into()), ..GraphOptions::default() };
     assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);
@@ -134,13 +137,13 @@ async fn unknown_vertex_is_refused_for_api_clients() {
 
 #[tokio::test]
 async fn longest_path_uses_count_or_duration() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("web", 2, "runtime").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("web", 2, "runtime").await;
     let way = |view: &GraphView| {
         view.trail.as_ref().unwrap().path.iter().map(|w| w.name.clone()).collect::<Vec<_>>()
     };
-    let count = house.marked(TrailOptions::Longest(Length::Count)).await;
+    let count = installation.marked(TrailOptions::Longest(Length::Count)).await;
     assert_eq!(way(&count), ["base on n1", "runtime on n1", "app on n1"]);
     assert_eq!(said(&count), "Longest path: 3 noderoles in sequence.");
 
@@ -156,23 +159,27 @@ async fn longest_path_uses_count_or_duration() {
         version: "0".into(),
     };
     let long = Duration::from_secs(9_999);
-    store::workers::ensure_worker(house.database.worker(), &hello, long).await.unwrap();
-    store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
-    store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+    store::workers::ensure_worker(installation.database.worker(), &hello, long).await.unwrap();
+    store::workers::confirm_worker(installation.database.worker(), worker).await.unwrap();
+    store::runs::claim_runs(installation.database.worker(), Limits::default()).await.unwrap();
     let leased =
-        store::runs::lease_runs(house.database.worker(), worker, &["noop"], 9, long).await.unwrap();
+        store::runs::lease_runs(installation.database.worker(), worker, &["noop"], 9, long)
+            .await
+            .unwrap();
     assert_eq!(leased.len(), 2);
-    let slow = house.node(2).await;
+    let slow = installation.node(2).await;
     sqlx::query("UPDATE run SET started_at = now() - interval '1 hour' WHERE node_id = $1")
         .bind(slow.0)
-        .execute(house.database.owner())
+        .execute(installation.database.owner())
         .await
         .unwrap();
     for run in leased {
-        let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-        store::runs::finish_run(house.database.worker(), run.run, worker, &end).await.unwrap();
+        let end = RunEnd::Succeeded { result: Default::default(), output: json!({}) };
+        store::runs::finish_run(installation.database.worker(), run.run, worker, &end)
+            .await
+            .unwrap();
     }
-    let time = house.marked(TrailOptions::Longest(Length::Time)).await;
+    let time = installation.marked(TrailOptions::Longest(Length::Time)).await;
     assert_eq!(way(&time), ["base on n2", "runtime on n2"]);
     let took = time.trail.as_ref().unwrap().path[0].took.unwrap();
     assert!((3_600_000..3_700_000).contains(&took), "{took}");
@@ -182,7 +189,7 @@ async fn longest_path_uses_count_or_duration() {
         said(&time)
     );
     assert_eq!(
-        house.marked(TrailOptions::Longest(Length::Count)).await.trail,
+        installation.marked(TrailOptions::Longest(Length::Count)).await.trail,
         count.trail,
         "and by number nothing changed"
     );

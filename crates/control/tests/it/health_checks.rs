@@ -10,7 +10,7 @@ use engine::ids::NodeId;
 use serde_json::{Value, json};
 use store::nodes::{AsOf, Looked};
 
-use crate::house::House;
+use crate::installation::Installation;
 use crate::nodes::{as_of, machine, ssh};
 
 const NAME: &str = "m1.rack1.example.com";
@@ -31,30 +31,33 @@ fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
     }
 }
 
-async fn record(house: &House, node: NodeId, looked: &Looked) -> bool {
-    store::nodes::record_health_check(house.database.worker(), node, looked).await.unwrap()
+async fn record(installation: &Installation, node: NodeId, looked: &Looked) -> bool {
+    store::nodes::record_health_check(installation.database.worker(), node, looked).await.unwrap()
 }
 
 /// A node that is alive and whose running processes are known.
-async fn alive(house: &House) -> NodeId {
-    let id = machine(house, NAME).await;
-    let begun = as_of(house, id).await;
-    assert!(record(house, id, &looked(begun, Ok("boot-1"), true)).await);
+async fn alive(installation: &Installation) -> NodeId {
+    let id = machine(installation, NAME).await;
+    let begun = as_of(installation, id).await;
+    assert!(record(installation, id, &looked(begun, Ok("boot-1"), true)).await);
     id
 }
 
-async fn life(house: &House) -> (bool, String, u32) {
-    let life = house.control.node(&house.ada, NAME).await.unwrap().status;
+async fn life(installation: &Installation) -> (bool, String, u32) {
+    let life = installation.control.node(&installation.ada, NAME).await.unwrap().status;
     (life.alive, life.joined, life.contradicting)
 }
 
-async fn sql(house: &House, sql: &'static str) {
-    sqlx::query(sql).execute(house.database.app()).await.unwrap();
+async fn sql(installation: &Installation, sql: &'static str) {
+    sqlx::query(sql).execute(installation.database.app()).await.unwrap();
 }
 
-async fn until(house: &House, condition: &'static str) {
+async fn until(installation: &Installation, condition: &'static str) {
     for _ in 0..500 {
-        if sqlx::query_scalar::<_, bool>(condition).fetch_one(house.database.owner()).await.unwrap()
+        if sqlx::query_scalar::<_, bool>(condition)
+            .fetch_one(installation.database.owner())
+            .await
+            .unwrap()
         {
             return;
         }
@@ -65,124 +68,129 @@ async fn until(house: &House, condition: &'static str) {
 
 #[tokio::test]
 async fn health_check_over_old_connection_is_discarded() {
-    let house = House::new().await;
-    let id = alive(&house).await;
-    let begun = as_of(&house, id).await;
+    let installation = Installation::new().await;
+    let id = alive(&installation).await;
+    let begun = as_of(&installation, id).await;
     let addresses = Some(vec!["10.0.3.8".into()]);
     let change = NodeChange {
         connection: Some(WayChange { addresses, ..WayChange::default() }),
         ..NodeChange::default()
     };
-    house.control.change_node(&house.ada, id, 1, change).await.unwrap();
-    assert_eq!(life(&house).await, (true, "none".into(), 0));
-    sql(&house, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
+    installation.control.change_node(&installation.ada, id, 1, change).await.unwrap();
+    assert_eq!(life(&installation).await, (true, "none".into(), 0));
+    sql(&installation, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
     for came in [Ok("boot-1"), Ok("boot-2"), Err("refused"), Err("refused"), Err("refused")] {
-        assert!(!record(&house, id, &looked(begun, came, true)).await, "{came:?}");
+        assert!(!record(&installation, id, &looked(begun, came, true)).await, "{came:?}");
     }
-    assert_eq!(life(&house).await, (true, "none".into(), 0));
+    assert_eq!(life(&installation).await, (true, "none".into(), 0));
     assert_eq!(
-        house.control.node(&house.ada, NAME).await.unwrap().health_checks.len(),
+        installation.control.node(&installation.ada, NAME).await.unwrap().health_checks.len(),
         1,
         "only that of its own way is kept"
     );
-    until(&house, "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'").await;
+    until(&installation, "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'")
+        .await;
     // A due node has the version of its new connection.
-    let due = store::nodes::due_nodes(house.database.worker(), Duration::from_secs(3600), 10)
-        .await
-        .unwrap()
-        .remove(0);
-    assert!(due.as_of != begun && due.as_of == as_of(&house, id).await);
-    assert!(record(&house, id, &looked(due.as_of, Ok("boot-1"), true)).await);
-    assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
+    let due =
+        store::nodes::due_nodes(installation.database.worker(), Duration::from_secs(3600), 10)
+            .await
+            .unwrap()
+            .remove(0);
+    assert!(due.as_of != begun && due.as_of == as_of(&installation, id).await);
+    assert!(record(&installation, id, &looked(due.as_of, Ok("boot-1"), true)).await);
+    assert_eq!(life(&installation).await, (true, "confirmed".into(), 0));
 }
 
 #[tokio::test]
 async fn health_check_from_before_report_is_discarded() {
-    let house = House::new().await;
-    let id = alive(&house).await;
-    let minted =
-        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let installation = Installation::new().await;
+    let id = alive(&installation).await;
+    let minted = installation
+        .control
+        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .await
+        .unwrap();
+    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     // A health check is running, and the node reports a shutdown.
-    let begun = as_of(&house, id).await;
-    house.control.report_shutdown(&itself).await.unwrap();
-    assert_eq!(life(&house).await, (true, "welcomed".into(), 2));
-    assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await);
-    assert_eq!(life(&house).await, (true, "welcomed".into(), 2), "that was before");
+    let begun = as_of(&installation, id).await;
+    installation.control.report_shutdown(&itself).await.unwrap();
+    assert_eq!(life(&installation).await, (true, "welcomed".into(), 2));
+    assert!(!record(&installation, id, &looked(begun, Ok("boot-1"), true)).await);
+    assert_eq!(life(&installation).await, (true, "welcomed".into(), 2), "that was before");
     // A survey is running, and the node reports a start-up.
-    let begun = as_of(&house, id).await;
-    house.control.report_startup(&itself, "boot-2".into()).await.unwrap();
-    assert!(!record(&house, id, &looked(begun, Ok("boot-1"), true)).await);
-    assert_eq!(life(&house).await.1, "welcomed");
+    let begun = as_of(&installation, id).await;
+    installation.control.report_startup(&itself, "boot-2".into()).await.unwrap();
+    assert!(!record(&installation, id, &looked(begun, Ok("boot-1"), true)).await);
+    assert_eq!(life(&installation).await.1, "welcomed");
     // However often the node reports, a health check that finds it unreachable counts.
-    let begun = as_of(&house, id).await;
-    house.control.report_startup(&itself, "boot-3".into()).await.unwrap();
-    assert!(record(&house, id, &looked(begun, Err("refused"), false)).await);
-    assert!(!life(&house).await.0);
+    let begun = as_of(&installation, id).await;
+    installation.control.report_startup(&itself, "boot-3".into()).await.unwrap();
+    assert!(record(&installation, id, &looked(begun, Err("refused"), false)).await);
+    assert!(!life(&installation).await.0);
     // The dead node reports its start: one successful check is enough. A check from before the
     // report does not change that.
-    let begun = as_of(&house, id).await;
-    house.control.report_startup(&itself, "boot-4".into()).await.unwrap();
-    record(&house, id, &looked(begun, Err("refused"), false)).await;
-    assert_eq!(life(&house).await, (false, "welcomed".into(), 1));
-    let begun = as_of(&house, id).await;
-    assert!(record(&house, id, &looked(begun, Ok("boot-4"), true)).await);
-    assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
+    let begun = as_of(&installation, id).await;
+    installation.control.report_startup(&itself, "boot-4".into()).await.unwrap();
+    record(&installation, id, &looked(begun, Err("refused"), false)).await;
+    assert_eq!(life(&installation).await, (false, "welcomed".into(), 1));
+    let begun = as_of(&installation, id).await;
+    assert!(record(&installation, id, &looked(begun, Ok("boot-4"), true)).await);
+    assert_eq!(life(&installation).await, (true, "confirmed".into(), 0));
     // A repeated report does not invalidate a running health check.
-    let begun = as_of(&house, id).await;
-    house.control.report_startup(&itself, "boot-4".into()).await.unwrap();
-    assert_eq!(as_of(&house, id).await, begun);
+    let begun = as_of(&installation, id).await;
+    installation.control.report_startup(&itself, "boot-4".into()).await.unwrap();
+    assert_eq!(as_of(&installation, id).await, begun);
 }
 
 #[tokio::test]
 async fn health_check_is_reevaluated_under_the_lock() {
-    let house = House::new().await;
-    let id = alive(&house).await;
-    let begun = as_of(&house, id).await;
+    let installation = Installation::new().await;
+    let id = alive(&installation).await;
+    let begun = as_of(&installation, id).await;
     for _ in 0..2 {
-        record(&house, id, &looked(begun, Err("refused"), false)).await;
+        record(&installation, id, &looked(begun, Err("refused"), false)).await;
     }
     // Another transaction has the APPLY lock, so the third check cannot change the node yet.
-    let mut lock = house.database.app().begin().await.unwrap();
+    let mut lock = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
         .execute(&mut *lock)
         .await
         .unwrap();
-    let pool = house.database.worker().clone();
+    let pool = installation.database.worker().clone();
     let third = looked(begun, Err("refused"), false);
     let turning =
         tokio::spawn(
             async move { store::nodes::record_health_check(&pool, id, &third).await.unwrap() },
         );
-    until(&house, "SELECT contradicting_checks = 3 FROM node WHERE transport = 'ssh'").await;
+    until(&installation, "SELECT contradicting_checks = 3 FROM node WHERE transport = 'ssh'").await;
     assert!(
-        !record(&house, id, &looked(begun, Ok("boot-1"), true)).await,
+        !record(&installation, id, &looked(begun, Ok("boot-1"), true)).await,
         "meanwhile another is let in"
     );
     lock.commit().await.unwrap();
     assert!(!turning.await.unwrap());
-    assert_eq!(life(&house).await, (true, "confirmed".into(), 0));
+    assert_eq!(life(&installation).await, (true, "confirmed".into(), 0));
 }
 
 #[tokio::test]
 async fn connection_change_during_health_check_is_not_confirmed() {
-    let house = House::new().await;
-    let id = machine(&house, NAME).await;
-    let begun = as_of(&house, id).await;
-    let mut lock = house.database.app().begin().await.unwrap();
+    let installation = Installation::new().await;
+    let id = machine(&installation, NAME).await;
+    let begun = as_of(&installation, id).await;
+    let mut lock = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
         .execute(&mut *lock)
         .await
         .unwrap();
-    let pool = house.database.worker().clone();
+    let pool = installation.database.worker().clone();
     let first = looked(begun, Ok("boot-1"), true);
     let turning =
         tokio::spawn(
             async move { store::nodes::record_health_check(&pool, id, &first).await.unwrap() },
         );
-    until(&house, "SELECT count(*) = 1 FROM health_check").await;
+    until(&installation, "SELECT count(*) = 1 FROM health_check").await;
     sqlx::query("UPDATE node SET connection_no = connection_no + 1 WHERE id = $1")
         .bind(id.0)
         .execute(&mut *lock)
@@ -190,47 +198,53 @@ async fn connection_change_during_health_check_is_not_confirmed() {
         .unwrap();
     lock.commit().await.unwrap();
     assert!(!turning.await.unwrap());
-    assert_eq!(life(&house).await.1, "none");
+    assert_eq!(life(&installation).await.1, "none");
 }
 
 #[tokio::test]
 async fn excess_reports_are_refused_without_apply_lock() {
-    let house = House::new().await;
-    let id = alive(&house).await;
-    let minted =
-        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let installation = Installation::new().await;
+    let id = alive(&installation).await;
+    let minted = installation
+        .control
+        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .await
+        .unwrap();
+    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     for _ in 0..store::nodes::MOST_REPORTS {
-        house.control.report_shutdown(&itself).await.unwrap();
+        installation.control.report_shutdown(&itself).await.unwrap();
     }
     // Claims share this lock, and reports must not wait for them.
-    let mut claims = house.database.app().begin().await.unwrap();
+    let mut claims = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock_shared($1)")
         .bind(migrations::APPLY_LOCK)
         .execute(&mut *claims)
         .await
         .unwrap();
-    let refused =
-        tokio::time::timeout(Duration::from_secs(20), house.control.report_shutdown(&itself)).await;
+    let refused = tokio::time::timeout(
+        Duration::from_secs(20),
+        installation.control.report_shutdown(&itself),
+    )
+    .await;
     assert_eq!(refused.expect("it does not wait").unwrap_err().status, 429);
     claims.commit().await.unwrap();
 }
 
 #[tokio::test]
 async fn health_check_shows_each_address() {
-    let house = House::new().await;
-    let id = machine(&house, NAME).await;
+    let installation = Installation::new().await;
+    let id = machine(&installation, NAME).await;
     let tried = |n: usize, reached| TriedAddress {
         address: format!("10.0.3.{n}"),
         reached,
         error: if reached { String::new() } else { "x".repeat(9_000) },
     };
-    let mut look = looked(as_of(&house, id).await, Ok("boot-1"), true);
+    let mut look = looked(as_of(&installation, id).await, Ok("boot-1"), true);
     look.tried = (0..20).map(|n| tried(n, n == 7)).collect();
-    record(&house, id, &look).await;
-    let shown = house
+    record(&installation, id, &look).await;
+    let shown = installation
         .control
-        .node_looks(&house.ada, NAME, &Default::default())
+        .node_looks(&installation.ada, NAME, &Default::default())
         .await
         .unwrap()
         .health_checks
@@ -242,33 +256,42 @@ async fn health_check_shows_each_address() {
 
 #[tokio::test]
 async fn registering_again_updates_the_connection() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let wish = |host_key: &str| NodeRequest {
         ssh: Some(SshRequest { host_key: host_key.into(), ..ssh() }),
         ..NodeRequest::named(NAME, "/srv/m1")
     };
     let first = ssh().host_key;
-    assert!(!house.control.ensure_node(wish(&first)).await.unwrap());
-    assert!(!house.control.ensure_node(wish(&first)).await.unwrap(), "nothing is new");
-    let begun = house.control.node(&house.ada, NAME).await.unwrap();
-    record(&house, begun.id, &looked(as_of(&house, begun.id).await, Ok("boot-1"), true)).await;
-    assert_eq!(life(&house).await.1, "confirmed");
-    assert!(house.control.ensure_node(wish(OTHER_KEY)).await.unwrap());
-    let shown = house.control.node(&house.ada, NAME).await.unwrap();
+    assert!(!installation.control.ensure_node(wish(&first)).await.unwrap());
+    assert!(!installation.control.ensure_node(wish(&first)).await.unwrap(), "nothing is new");
+    let begun = installation.control.node(&installation.ada, NAME).await.unwrap();
+    record(
+        &installation,
+        begun.id,
+        &looked(as_of(&installation, begun.id).await, Ok("boot-1"), true),
+    )
+    .await;
+    assert_eq!(life(&installation).await.1, "confirmed");
+    assert!(installation.control.ensure_node(wish(OTHER_KEY)).await.unwrap());
+    let shown = installation.control.node(&installation.ada, NAME).await.unwrap();
     assert_ne!(
         shown.connection.ssh.unwrap().fingerprint,
         begun.connection.ssh.unwrap().fingerprint
     );
     assert_eq!((shown.status.joined.as_str(), shown.version), ("none", begun.version + 1));
     let audit = "SELECT detail FROM audit WHERE action = 'node.change' AND actor IS NULL";
-    let audit: Value = sqlx::query_scalar(audit).fetch_one(house.database.owner()).await.unwrap();
+    let audit: Value =
+        sqlx::query_scalar(audit).fetch_one(installation.database.owner()).await.unwrap();
     assert!(
         audit["connection"]["is"]["host_key"] == OTHER_KEY && audit["reason"].is_string(),
         "{audit}"
     );
     // A folder is another transport.
-    let refused =
-        house.control.ensure_node(NodeRequest::named(NAME, "/srv/nodes/m1")).await.unwrap_err();
+    let refused = installation
+        .control
+        .ensure_node(NodeRequest::named(NAME, "/srv/nodes/m1"))
+        .await
+        .unwrap_err();
     assert!(
         refused.code == "node_exists"
             && refused.detail.contains("with the transport ssh, not local"),
@@ -278,47 +301,57 @@ async fn registering_again_updates_the_connection() {
 
 #[tokio::test]
 async fn registering_cannot_change_node_in_blueprint() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let wish = NodeRequest::named(crate::house::fqdn(1).to_string(), "/srv/elsewhere/n1");
-    assert_eq!(house.control.ensure_node(wish).await.unwrap_err().code, "in_blueprint");
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let wish = NodeRequest::named(crate::installation::fqdn(1).to_string(), "/srv/elsewhere/n1");
+    assert_eq!(installation.control.ensure_node(wish).await.unwrap_err().code, "in_blueprint");
 }
 
 #[tokio::test]
 async fn disabled_person_cannot_add_or_delete_nodes() {
-    let house = House::new().await;
-    let id = machine(&house, NAME).await;
+    let installation = Installation::new().await;
+    let id = machine(&installation, NAME).await;
     // The actor was loaded before, like in a request that waits for a connection.
-    let ada = house.ada.clone();
-    house.people.disable(None, ada.person).await.unwrap();
+    let ada = installation.ada.clone();
+    installation.people.disable(None, ada.person).await.unwrap();
     let wish = NodeRequest { ssh: Some(ssh()), ..NodeRequest::named("m2.rack1.example.com", "") };
-    assert_eq!(house.control.add_node(&ada, wish).await.unwrap_err().status, 401);
-    assert_eq!(house.control.take_out_node(&ada, id, None).await.unwrap_err().status, 401);
-    assert!(house.control.node(&house.bo, NAME).await.is_ok());
+    assert_eq!(installation.control.add_node(&ada, wish).await.unwrap_err().status, 401);
+    assert_eq!(installation.control.take_out_node(&ada, id, None).await.unwrap_err().status, 401);
+    assert!(installation.control.node(&installation.bo, NAME).await.is_ok());
 }
 
 #[tokio::test]
 async fn facts_exceeding_stored_size_are_rejected() {
-    let house = House::new().await;
-    let id = machine(&house, NAME).await;
-    let minted =
-        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
-    let refused =
-        house.control.report_facts(&itself, json!({ "n": vec![1e-300; 4_000] })).await.unwrap_err();
+    let installation = Installation::new().await;
+    let id = machine(&installation, NAME).await;
+    let minted = installation
+        .control
+        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .await
+        .unwrap();
+    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let refused = installation
+        .control
+        .report_facts(&itself, json!({ "n": vec![1e-300; 4_000] }))
+        .await
+        .unwrap_err();
     assert!(
         refused.status == 400
             && refused.detail.contains("in the database, which stores all digits"),
         "{refused:?}"
     );
     // Everything that is not refused is stored.
-    house.control.report_facts(&itself, json!({ "n": vec![1e-300; 3_000] })).await.unwrap();
-    house.control.report_facts(&itself, json!({ "n": vec![vec![0u8; 0]; 60_000] })).await.unwrap();
+    installation.control.report_facts(&itself, json!({ "n": vec![1e-300; 3_000] })).await.unwrap();
+    installation
+        .control
+        .report_facts(&itself, json!({ "n": vec![vec![0u8; 0]; 60_000] }))
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
 async fn stored_size_is_predicted_exactly() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let mut cases = vec![
         json!(null),
         json!([true, false, [], {}, [[1]], {"a": {"b": 2, "c": []}}]),
@@ -363,7 +396,7 @@ async fn stored_size_is_predicted_exactly() {
     for case in cases {
         let stored: i32 = sqlx::query_scalar("SELECT octet_length($1::jsonb::text)")
             .bind(&case)
-            .fetch_one(house.database.app())
+            .fetch_one(installation.database.app())
             .await
             .unwrap();
         assert_eq!(stored_bytes(&case), usize::try_from(stored).unwrap(), "{case}");

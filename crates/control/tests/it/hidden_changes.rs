@@ -15,9 +15,9 @@ use engine::lint::Check;
 use engine::plan::{Edit, edit};
 use uuid::Uuid;
 
-use crate::house::{House, fqdn, role};
+use crate::installation::{Installation, fqdn, role};
 
-impl House {
+impl Installation {
     /// The runtime moves from n1 to n2; both apps waited for the one on n1.
     async fn rewired(&self) -> ReviewId {
         self.bound("web", 1, "app").await;
@@ -34,13 +34,13 @@ impl House {
 
 #[tokio::test]
 async fn review_names_old_and_new_parents() {
-    let house = House::new().await;
-    let id = house.rewired().await;
+    let installation = Installation::new().await;
+    let id = installation.rewired().await;
     let (old, new) = (
-        house.noderole(1, "runtime").await,
-        NoderoleKey::first(role("runtime")).id(house.node(2).await),
+        installation.noderole(1, "runtime").await,
+        NoderoleKey::first(role("runtime")).id(installation.node(2).await),
     );
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     for n in [1, 2] {
         let node = review.difference.nodes.iter().find(|node| node.fqdn == fqdn(n)).unwrap();
         let app =
@@ -57,9 +57,9 @@ async fn review_names_old_and_new_parents() {
     }
     assert_eq!((&review.noderoles[&old].fqdn, &review.noderoles[&new].fqdn), (&fqdn(1), &fqdn(2)));
     // After the commit, the old edge exists only in the review.
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
-    let later = house.control.review(&house.bo, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
+    let later = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(later.noderoles.get(&old), review.noderoles.get(&old));
     let names = Names { deployments: later.deployments, noderoles: later.noderoles };
     let text = later.difference.text(&names, &HashDescriptions::default());
@@ -68,30 +68,32 @@ async fn review_names_old_and_new_parents() {
 
 #[tokio::test]
 async fn parent_on_unchanged_node_keeps_its_name() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![house.bind("web", 2, "app").await]).await;
-    let runtime = house.noderole(1, "runtime").await;
-    let before = house.control.review(&house.bo, id).await.unwrap().noderoles;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let id = installation
+        .submit(&installation.ada, "web", vec![installation.bind("web", 2, "app").await])
+        .await;
+    let runtime = installation.noderole(1, "runtime").await;
+    let before = installation.control.review(&installation.bo, id).await.unwrap().noderoles;
     assert_eq!(before[&runtime].fqdn, fqdn(1));
-    let draft = house.board("web").await.proposal.unwrap();
-    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
+    let draft = installation.board("web").await.proposal.unwrap();
+    installation.control.discard(&installation.ada, draft.id, draft.version).await.unwrap();
     let noderole = NoderoleKey::first(role("app"));
     let mut gone = vec![Edit::Unbind(edit::Unbind {
-        node: house.node(1).await,
+        node: installation.node(1).await,
         noderole,
         with_dependents: false,
     })];
     let noderole = NoderoleKey::first(role("runtime"));
     gone.push(Edit::Unbind(edit::Unbind {
-        node: house.node(1).await,
+        node: installation.node(1).await,
         noderole,
         with_dependents: false,
     }));
-    let gone = house.submit(&house.ada, "web", gone).await;
-    house.approve(&house.bo, gone).await;
-    house.commit(&house.ada, gone).await.unwrap();
-    let after = house.control.review(&house.bo, id).await.unwrap().noderoles;
+    let gone = installation.submit(&installation.ada, "web", gone).await;
+    installation.approve(&installation.bo, gone).await;
+    installation.commit(&installation.ada, gone).await.unwrap();
+    let after = installation.control.review(&installation.bo, id).await.unwrap().noderoles;
     assert_eq!(
         after.get(&runtime),
         before.get(&runtime),
@@ -112,10 +114,10 @@ fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> 
 
 #[tokio::test]
 async fn review_graph_has_added_and_removed_edges() {
-    let house = House::new().await;
-    let id = house.rewired().await;
+    let installation = Installation::new().await;
+    let id = installation.rewired().await;
     let graph = async |wish: GraphOptions| {
-        house.control.review_graph(&house.bo, id, &wish, Lost::Note).await.unwrap()
+        installation.control.review_graph(&installation.bo, id, &wish, Lost::Note).await.unwrap()
     };
     let folded = graph(GraphOptions::default()).await;
     let told = |edge: &GraphEdge| (edge.count, edge.added, edge.removed);
@@ -133,8 +135,11 @@ async fn review_graph_has_added_and_removed_edges() {
         edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.removed)),
         Some((0, 1))
     );
-    let present =
-        house.control.graph(&house.bo, "web", &GraphOptions::default(), Lost::Note).await.unwrap();
+    let present = installation
+        .control
+        .graph(&installation.bo, "web", &GraphOptions::default(), Lost::Note)
+        .await
+        .unwrap();
     assert!(present.edges.iter().all(|edge| (edge.added, edge.removed) == (0, 0)));
 }
 
@@ -145,18 +150,22 @@ async fn policy_change_shows_both_sides_and_warns() {
         by_risk: BTreeMap::from([(Risk::Destructive, destructive)]),
         ..Policy::default()
     };
-    let house = House::under(policy(2)).await;
-    let id = house
-        .submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy: policy(1) })])
+    let installation = Installation::under(policy(2)).await;
+    let id = installation
+        .submit(
+            &installation.ada,
+            "web",
+            vec![Edit::SetPolicy(edit::SetPolicy { policy: policy(1) })],
+        )
         .await;
-    let undo = house.board("web").await.proposal.unwrap().undo.unwrap();
+    let undo = installation.board("web").await.proposal.unwrap().undo.unwrap();
     assert_eq!(
         undo,
         "require one approval for changes in every deployment, 1 for a destructive change"
     );
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(review.difference.policy, Some(Sides { old: policy(2), new: policy(1) }));
-    let text = house.control.review_difference(&house.bo, id).await.unwrap();
+    let text = installation.control.review_difference(&installation.bo, id).await.unwrap();
     let text = text.difference.text(&text.names, &HashDescriptions::default());
     assert!(text.contains("destructive: 2 -> 1") && !text.contains("No differences"), "{text}");
     assert!(
@@ -164,28 +173,29 @@ async fn policy_change_shows_both_sides_and_warns() {
         "{:?}",
         review.checks
     );
-    let signed = SignedRule { deployment: Some(house.id("edge").await), risk: None };
+    let signed = SignedRule { deployment: Some(installation.id("edge").await), risk: None };
     let signed = Edit::SetPolicy(edit::SetPolicy {
         policy: Policy { signed: [signed].into(), ..policy(1) },
     });
-    let open = house.board("web").await.proposal.unwrap().id;
-    let lines = house.control.foresee(&house.ada, open, vec![signed]).await.unwrap().lines;
+    let open = installation.board("web").await.proposal.unwrap().id;
+    let lines =
+        installation.control.foresee(&installation.ada, open, vec![signed]).await.unwrap().lines;
     assert!(
         lines[0]
             .ends_with(", approvals signed with a passkey for every change of deployment edge."),
         "{lines:?}"
     );
     // The same after the commit.
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
-    let later = house.control.review(&house.bo, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
+    let later = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(later.difference.policy, review.difference.policy);
 }
 
 #[tokio::test]
 async fn policy_change_since_last_view_is_shown() {
-    let house = House::new().await;
-    house
+    let installation = Installation::new().await;
+    installation
         .people
         .create_person(None, &NewPerson::human("dee", [Permission::Reviewer]))
         .await
@@ -195,28 +205,28 @@ async fn policy_change_since_last_view_is_shown() {
             policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
         })
     };
-    let first = house.submit(&house.ada, "web", vec![policy(2)]).await;
-    house.control.record_view(&house.bo, first).await.unwrap();
-    let second = house.submit(&house.ada, "web", vec![policy(3)]).await;
-    let since = house.control.changes_since_view(&house.bo, second).await.unwrap();
+    let first = installation.submit(&installation.ada, "web", vec![policy(2)]).await;
+    installation.control.record_view(&installation.bo, first).await.unwrap();
+    let second = installation.submit(&installation.ada, "web", vec![policy(3)]).await;
+    let since = installation.control.changes_since_view(&installation.bo, second).await.unwrap();
     let sides = since.difference.policy.unwrap();
     assert_eq!((sides.old.approvals, sides.new.approvals, since.same_effect), (2, 3, false));
 }
 
 #[tokio::test]
 async fn edit_names_deployment_unless_it_is_current() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let (id, phantom) = (DeploymentId(Uuid::from_u128(77)), NodeId(Uuid::from_u128(78)));
     let create = Edit::CreateDeployment(edit::CreateDeployment {
         id,
         phantom,
         name: DeploymentName::parse("web-canary").unwrap(),
-        parent: house.id("web").await,
+        parent: installation.id("web").await,
     });
     let below = Edit::AddRole(edit::AddRole { deployment: id, role: role("app") });
-    let here = house.bind("web", 1, "app").await;
-    house.propose(&house.ada, "web", vec![create, below, here]).await;
-    let edits = house.board("web").await.proposal.unwrap().edits;
+    let here = installation.bind("web", 1, "app").await;
+    installation.propose(&installation.ada, "web", vec![create, below, here]).await;
+    let edits = installation.board("web").await.proposal.unwrap().edits;
     let texts: Vec<&str> = edits.iter().map(|edit| edit.text.as_str()).collect();
     assert_eq!(
         texts,
@@ -226,14 +236,14 @@ async fn edit_names_deployment_unless_it_is_current() {
 
 #[tokio::test]
 async fn severe_lines_always_come_first() {
-    let house = House::under(Policy {
+    let installation = Installation::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Halt, 3)].into(),
         ..Policy::default()
     })
     .await;
-    house.bound("web", 1, "app").await;
-    let web = house.id("web").await;
+    installation.bound("web", 1, "app").await;
+    let web = installation.id("web").await;
     let mut edits: Vec<Edit> = (100..150_u128)
         .map(|n| {
             Edit::CreateDeployment(edit::CreateDeployment {
@@ -246,12 +256,12 @@ async fn severe_lines_always_come_first() {
         .collect();
     edits.extend([
         Edit::Unbind(edit::Unbind {
-            node: house.node(1).await,
+            node: installation.node(1).await,
             noderole: NoderoleKey::first(role("app")),
             with_dependents: false,
         }),
         Edit::RemoveRole(edit::RemoveRole { deployment: web, role: role("still") }),
-        Edit::MoveNode(edit::MoveNode { node: house.node(2).await, deployment: web }),
+        Edit::MoveNode(edit::MoveNode { node: installation.node(2).await, deployment: web }),
         Edit::SetPolicy(edit::SetPolicy {
             policy: Policy {
                 approvals: 1,
@@ -264,9 +274,13 @@ async fn severe_lines_always_come_first() {
             active: false,
         }),
     ]);
-    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
-    let id = house.control.submit(&house.ada, proposal, version, "a lot".into()).await.unwrap();
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "a lot".into())
+        .await
+        .unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     let grave = [
         "Removes role still and its data from web.",
         "Removes app from n1.",

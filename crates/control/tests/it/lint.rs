@@ -5,12 +5,12 @@ use engine::plan::{Edit, edit};
 use engine::report::Stage;
 use serde_json::{Value, json};
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
 /// Switches the jig directly in the database. A reviewed switch would also move the base, and that
 /// alone blocks the gate.
-pub async fn jig(house: &House, active: bool) {
-    let mut transaction = house.database.owner().begin().await.unwrap();
+pub async fn jig(installation: &Installation, active: bool) {
+    let mut transaction = installation.database.owner().begin().await.unwrap();
     sqlx::query("ALTER TABLE jig DISABLE TRIGGER USER").execute(&mut *transaction).await.unwrap();
     let done = sqlx::query("UPDATE jig SET active = $1 WHERE name = 'noop'").bind(active);
     assert_eq!(done.execute(&mut *transaction).await.unwrap().rows_affected(), 1);
@@ -18,9 +18,9 @@ pub async fn jig(house: &House, active: bool) {
     transaction.commit().await.unwrap();
 }
 
-async fn data(house: &House, data: Value) -> Edit {
+async fn data(installation: &Installation, data: Value) -> Edit {
     Edit::SetRoleData(edit::SetRoleData {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         role: role("app"),
         data,
     })
@@ -28,36 +28,41 @@ async fn data(house: &House, data: Value) -> Edit {
 
 #[tokio::test]
 async fn lint_error_after_approval_blocks_commit() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let edit = house.bind("web", 2, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, id).await;
-    jig(&house, false).await;
-    let before = house.traces().await;
-    let refused = house.commit(&house.ada, id).await.unwrap_err();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edit = installation.bind("web", 2, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, id).await;
+    jig(&installation, false).await;
+    let before = installation.traces().await;
+    let refused = installation.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
     assert!(refused.detail.contains("n2.house.example.com"), "{}", refused.detail);
     assert!(refused.detail.contains("Switch jig noop on first"), "{}", refused.detail);
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
     let (audited,): (i64,) =
         sqlx::query_as("SELECT count(*) FROM audit WHERE action = 'review.commit.refused'")
-            .fetch_one(house.database.owner())
+            .fetch_one(installation.database.owner())
             .await
             .unwrap();
     assert_eq!(audited, 1);
-    jig(&house, true).await;
-    house.commit(&house.ada, id).await.unwrap();
+    jig(&installation, true).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }
 
 #[tokio::test]
 async fn lint_error_blocks_submission() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let key = "-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----";
-    let (id, version) =
-        house.propose(&house.ada, "web", vec![data(&house, json!({"tls": key})).await]).await;
-    let before = house.traces().await;
-    let refused = house.control.submit(&house.ada, id, version, "a key".into()).await.unwrap_err();
+    let (id, version) = installation
+        .propose(&installation.ada, "web", vec![data(&installation, json!({"tls": key})).await])
+        .await;
+    let before = installation.traces().await;
+    let refused = installation
+        .control
+        .submit(&installation.ada, id, version, "a key".into())
+        .await
+        .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "lint"));
     assert!(
         refused.errors[0].detail.starts_with("plain-secret: Value /tls contains a private key"),
@@ -67,9 +72,9 @@ async fn lint_error_blocks_submission() {
         !format!("{refused:?}").contains("MIIE"),
         "what lint says is no second place where it stands"
     );
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
     // The planning report ends with the lint stage.
-    let report = house.control.report(&house.ada, id).await.unwrap();
+    let report = installation.control.report(&installation.ada, id).await.unwrap();
     let last = report.stages.last().unwrap();
     assert_eq!((last.stage, last.did[0].what.as_str()), (Stage::Lint, "1 error and 0 warnings"));
     assert!(
@@ -80,13 +85,17 @@ async fn lint_error_blocks_submission() {
 
 #[tokio::test]
 async fn warnings_and_consequences_are_shown_in_the_review() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("web", 2, "app").await;
-    let id = house
-        .submit(&house.ada, "web", vec![data(&house, json!({"admin": {"password": "x"}})).await])
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("web", 2, "app").await;
+    let id = installation
+        .submit(
+            &installation.ada,
+            "web",
+            vec![data(&installation, json!({"admin": {"password": "x"}})).await],
+        )
         .await;
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     let checks: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
     assert_eq!(checks, [Check::SecretByName, Check::AllAtOnce]);
     assert!(review.checks.iter().all(|finding| finding.level == Level::Warning));
@@ -94,6 +103,6 @@ async fn warnings_and_consequences_are_shown_in_the_review() {
         review.gate.rules.iter().any(|rule| rule.text == "Lint found no errors" && rule.passes)
     );
     assert_eq!((review.impact.restarts.count, review.impact.starts.count), (2, 0));
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 }

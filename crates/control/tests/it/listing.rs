@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use api::catalog::{ImportsWanted, RoleGraphWanted, RoleTie, RoleWanted, RolesWanted};
+use api::catalog::{ImportsQuery, RoleGraphQuery, RoleQuery, RoleTie, RolesQuery};
 use api::deployments::DeploymentSummary;
-use api::deployments::{DeploymentSort, DeploymentsWanted};
+use api::deployments::{DeploymentSort, DeploymentsQuery};
 use api::listing::PAGE_SIZE;
 use api::listing::{Cursor, Order, Sort};
 use api::nodes::NodeSummary;
-use api::nodes::{NodeSort, NodesWanted};
+use api::nodes::{NodeSort, NodesQuery};
 use api::reviews::ReviewSort;
 use api::reviews::ReviewState;
-use api::reviews::{ProposalsWanted, ReviewCount, ReviewStateFilter, ReviewsWanted, Whose};
+use api::reviews::{ProposalsQuery, ReviewCount, ReviewFilter, ReviewStateFilter, ReviewsQuery};
 use api::runs::RunSummary;
-use api::runs::{RunSort, RunsWanted};
+use api::runs::{RunSort, RunsQuery};
 use api::workers::WorkerSort;
-use api::workers::WorkersWanted;
+use api::workers::WorkersQuery;
 use control::people::Actor;
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
@@ -25,12 +25,12 @@ use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
 use engine::plan::{Edit, edit};
 use uuid::Uuid;
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 use crate::lint::jig;
 
 /// Copies of a submission, each in an open proposal of its own, like many automatic proposals.
-async fn more_like(house: &House, id: ReviewId, n: i64) {
-    let mut transaction = house.database.owner().begin().await.unwrap();
+async fn more_like(installation: &Installation, id: ReviewId, n: i64) {
+    let mut transaction = installation.database.owner().begin().await.unwrap();
     let sqls = [
         "CREATE TEMPORARY TABLE made ON COMMIT DROP AS SELECT 0::bigint AS proposal, 0::bigint AS review LIMIT 0",
         "WITH new AS (INSERT INTO proposal (deployment_id, kind, version, created_by) \
@@ -59,19 +59,19 @@ async fn more_like(house: &House, id: ReviewId, n: i64) {
 }
 
 /// A change by ada that waits for review.
-async fn one(house: &House, n: usize) -> ReviewId {
-    let edit = house.bind("web", n, "app").await;
-    house.submit(&house.ada, "web", vec![edit]).await
+async fn one(installation: &Installation, n: usize) -> ReviewId {
+    let edit = installation.bind("web", n, "app").await;
+    installation.submit(&installation.ada, "web", vec![edit]).await
 }
 
-async fn badge(house: &House, by: &Actor) -> ReviewCount {
-    house.control.frame(by).await.unwrap().pending_reviews
+async fn badge(installation: &Installation, by: &Actor) -> ReviewCount {
+    installation.control.frame(by).await.unwrap().pending_reviews
 }
 
 /// The badge after all impact calculations have finished.
-async fn settled(house: &House, by: &Actor) -> ReviewCount {
+async fn settled(installation: &Installation, by: &Actor) -> ReviewCount {
     for _ in 0..60 {
-        let waiting = badge(house, by).await;
+        let waiting = badge(installation, by).await;
         if !waiting.more || waiting.count == 100 {
             return waiting;
         }
@@ -81,152 +81,195 @@ async fn settled(house: &House, by: &Actor) -> ReviewCount {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn badge_counts_up_to_its_limit() {
-    let house = House::new().await;
-    house.bound("web", 4, "app").await;
-    let id = one(&house, 1).await;
-    more_like(&house, id, 99).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 4, "app").await;
+    let id = one(&installation, 1).await;
+    more_like(&installation, id, 99).await;
     let exactly = |count| ReviewCount { count, more: false };
-    assert_eq!(settled(&house, &house.bo).await, exactly(100));
-    assert_eq!(settled(&house, &house.ada).await, exactly(0), "their author's turn it is not");
-    house.approve(&house.bo, id).await;
-    assert_eq!(settled(&house, &house.bo).await, exactly(100), "99 to judge, and one to commit");
-    assert_eq!(settled(&house, &house.ada).await, exactly(1));
-    house.control.judge(&house.cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
-    assert_eq!(settled(&house, &house.bo).await, exactly(99));
-    more_like(&house, id, 900).await;
-    assert_eq!(settled(&house, &house.bo).await, ReviewCount { count: 100, more: true });
-    assert_eq!(settled(&house, &house.ada).await, exactly(0));
+    assert_eq!(settled(&installation, &installation.bo).await, exactly(100));
+    assert_eq!(
+        settled(&installation, &installation.ada).await,
+        exactly(0),
+        "their author's turn it is not"
+    );
+    installation.approve(&installation.bo, id).await;
+    assert_eq!(
+        settled(&installation, &installation.bo).await,
+        exactly(100),
+        "99 to judge, and one to commit"
+    );
+    assert_eq!(settled(&installation, &installation.ada).await, exactly(1));
+    installation
+        .control
+        .judge(&installation.cy, id, VerdictKind::Reject, "no".into())
+        .await
+        .unwrap();
+    assert_eq!(settled(&installation, &installation.bo).await, exactly(99));
+    more_like(&installation, id, 900).await;
+    assert_eq!(
+        settled(&installation, &installation.bo).await,
+        ReviewCount { count: 100, more: true }
+    );
+    assert_eq!(settled(&installation, &installation.ada).await, exactly(0));
 
     // Cached results are reused, and verdicts alone require no new plan.
-    let worked_out = house.control.worked_out();
+    let worked_out = installation.control.worked_out();
     let begun = Instant::now();
     for _ in 0..5 {
-        assert_eq!(badge(&house, &house.bo).await, ReviewCount { count: 100, more: true });
+        assert_eq!(
+            badge(&installation, &installation.bo).await,
+            ReviewCount { count: 100, more: true }
+        );
     }
     let each = begun.elapsed() / 5;
     assert!(each < Duration::from_secs(1), "{each:?} for a badge over 1,000 reviews");
-    assert_eq!(house.control.worked_out(), worked_out);
+    assert_eq!(installation.control.worked_out(), worked_out);
     println!("a badge over 1,000 open reviews: {each:?}");
 
     // With its jig off, no approval makes any of them ready.
-    jig(&house, false).await;
-    let listed = house.control.reviews(&house.bo, &ReviewsWanted::default()).await.unwrap();
+    jig(&installation, false).await;
+    let listed =
+        installation.control.reviews(&installation.bo, &ReviewsQuery::default()).await.unwrap();
     assert_eq!(
         listed.reviews.iter().map(|r| r.state).collect::<BTreeSet<_>>(),
         BTreeSet::from([ReviewState::Faulty])
     );
-    assert_eq!(settled(&house, &house.bo).await, exactly(0), "however many had to be looked at");
+    assert_eq!(
+        settled(&installation, &installation.bo).await,
+        exactly(0),
+        "however many had to be looked at"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn parallel_requests_share_one_plan() {
-    let house = House::new().await;
-    let id = one(&house, 1).await;
-    more_like(&house, id, 39).await;
+    let installation = Installation::new().await;
+    let id = one(&installation, 1).await;
+    more_like(&installation, id, 39).await;
     let mut asked = tokio::task::JoinSet::new();
     for n in 0..24 {
-        let control = house.control.clone();
-        let by = [&house.bo, &house.cy][n % 2].clone();
+        let control = installation.control.clone();
+        let by = [&installation.bo, &installation.cy][n % 2].clone();
         asked.spawn(async move {
             match n % 3 {
                 0 => drop(control.review(&by, id).await.unwrap()),
-                1 => drop(control.reviews(&by, &ReviewsWanted::default()).await.unwrap()),
+                1 => drop(control.reviews(&by, &ReviewsQuery::default()).await.unwrap()),
                 _ => drop(control.frame(&by).await.unwrap()),
             }
         });
     }
     asked.join_all().await;
-    assert_eq!(settled(&house, &house.bo).await, ReviewCount { count: 40, more: false });
+    assert_eq!(
+        settled(&installation, &installation.bo).await,
+        ReviewCount { count: 40, more: false }
+    );
     // The review's page needs the complete plan, so the result that a list has cached may not be
     // enough.
-    let worked_out = house.control.worked_out();
+    let worked_out = installation.control.worked_out();
     assert!((40..=41).contains(&worked_out), "{worked_out} plans for 40 submissions");
 }
 
 #[tokio::test]
 async fn dropped_request_does_not_interrupt_planning() {
-    let house = House::new().await;
-    let id = one(&house, 1).await;
-    more_like(&house, id, 9).await;
+    let installation = Installation::new().await;
+    let id = one(&installation, 1).await;
+    more_like(&installation, id, 9).await;
     // Each of these requests is dropped while it runs.
     for _ in 0..5 {
-        let _ =
-            tokio::time::timeout(Duration::from_millis(1), house.control.frame(&house.bo)).await;
+        let _ = tokio::time::timeout(
+            Duration::from_millis(1),
+            installation.control.frame(&installation.bo),
+        )
+        .await;
     }
-    assert_eq!(settled(&house, &house.bo).await, ReviewCount { count: 10, more: false });
-    assert!(house.control.worked_out() <= 10, "{}", house.control.worked_out());
+    assert_eq!(
+        settled(&installation, &installation.bo).await,
+        ReviewCount { count: 10, more: false }
+    );
+    assert!(installation.control.worked_out() <= 10, "{}", installation.control.worked_out());
 }
 
-async fn ids(house: &House, by: &Actor, wanted: ReviewsWanted) -> Vec<ReviewId> {
-    let page = house.control.reviews(by, &wanted).await.unwrap();
+async fn ids(installation: &Installation, by: &Actor, wanted: ReviewsQuery) -> Vec<ReviewId> {
+    let page = installation.control.reviews(by, &wanted).await.unwrap();
     page.reviews.into_iter().map(|review| review.review).collect()
 }
 
 #[tokio::test]
 async fn reviews_are_filtered_by_author_and_state() {
-    let house = House::new().await;
-    house.bound("web", 4, "app").await;
-    let (web, edge) = (one(&house, 1).await, house.bind("edge", 2, "app").await);
-    let edge = house.submit(&house.bo, "edge", vec![edge]).await;
-    let node = house.node(4).await;
-    let on_node = house.control.propose_on_node(&house.cy, node).await.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 4, "app").await;
+    let (web, edge) = (one(&installation, 1).await, installation.bind("edge", 2, "app").await);
+    let edge = installation.submit(&installation.bo, "edge", vec![edge]).await;
+    let node = installation.node(4).await;
+    let on_node = installation.control.propose_on_node(&installation.cy, node).await.unwrap();
     let unbind = Edit::Unbind(edit::Unbind {
         node,
         noderole: engine::cluster::NoderoleKey::first(role("app")),
         with_dependents: false,
     });
-    let version = house.control.edit(&house.cy, on_node, 0, vec![unbind]).await.unwrap();
-    let on_node =
-        house.control.submit(&house.cy, on_node, version, "Empty 100% of n4".into()).await.unwrap();
+    let version =
+        installation.control.edit(&installation.cy, on_node, 0, vec![unbind]).await.unwrap();
+    let on_node = installation
+        .control
+        .submit(&installation.cy, on_node, version, "Empty 100% of n4".into())
+        .await
+        .unwrap();
     let first = ReviewId(1);
 
-    let all = ReviewsWanted::default();
+    let all = ReviewsQuery::default();
     assert_eq!(
-        ids(&house, &house.ada, all.clone()).await,
+        ids(&installation, &installation.ada, all.clone()).await,
         [on_node, edge, web],
         "what is on one node is there, too"
     );
-    let any = ReviewsWanted { state: ReviewStateFilter::Any, ..all.clone() };
-    assert_eq!(ids(&house, &house.ada, any.clone()).await, [on_node, edge, web, first]);
+    let any = ReviewsQuery { state: ReviewStateFilter::Any, ..all.clone() };
+    assert_eq!(
+        ids(&installation, &installation.ada, any.clone()).await,
+        [on_node, edge, web, first]
+    );
     assert_eq!(
         ids(
-            &house,
-            &house.ada,
-            ReviewsWanted { state: ReviewStateFilter::Committed, ..all.clone() }
+            &installation,
+            &installation.ada,
+            ReviewsQuery { state: ReviewStateFilter::Committed, ..all.clone() }
         )
         .await,
         [first]
     );
     assert_eq!(
         ids(
-            &house,
-            &house.ada,
-            ReviewsWanted { state: ReviewStateFilter::Discarded, ..all.clone() }
+            &installation,
+            &installation.ada,
+            ReviewsQuery { state: ReviewStateFilter::Discarded, ..all.clone() }
         )
         .await,
         []
     );
 
-    let mine = ReviewsWanted { whose: Whose::Mine, ..any.clone() };
-    assert_eq!(ids(&house, &house.ada, mine.clone()).await, [web, first]);
-    assert_eq!(ids(&house, &house.bo, mine).await, [edge]);
-    let for_me = ReviewsWanted { whose: Whose::ForMe, ..all.clone() };
-    assert_eq!(ids(&house, &house.bo, for_me.clone()).await, [on_node, web]);
-    house.approve(&house.bo, web).await;
+    let mine = ReviewsQuery { whose: ReviewFilter::Mine, ..any.clone() };
+    assert_eq!(ids(&installation, &installation.ada, mine.clone()).await, [web, first]);
+    assert_eq!(ids(&installation, &installation.bo, mine).await, [edge]);
+    let for_me = ReviewsQuery { whose: ReviewFilter::ForMe, ..all.clone() };
+    assert_eq!(ids(&installation, &installation.bo, for_me.clone()).await, [on_node, web]);
+    installation.approve(&installation.bo, web).await;
     assert_eq!(
-        ids(&house, &house.cy, for_me.clone()).await,
+        ids(&installation, &installation.cy, for_me.clone()).await,
         [edge, web],
         "it is approved and may be committed"
     );
-    house.control.open_thread(&house.bo, web, Anchor::Whole, "Why?".into()).await.unwrap();
-    assert_eq!(ids(&house, &house.cy, for_me.clone()).await, [edge]);
-    let shown = house.listed(&house.cy, ReviewStateFilter::Open).await;
+    installation
+        .control
+        .open_thread(&installation.bo, web, Anchor::Whole, "Why?".into())
+        .await
+        .unwrap();
+    assert_eq!(ids(&installation, &installation.cy, for_me.clone()).await, [edge]);
+    let shown = installation.listed(&installation.cy, ReviewStateFilter::Open).await;
     assert_eq!(
         shown.iter().map(|review| review.state).collect::<Vec<_>>(),
         [ReviewState::Waiting, ReviewState::Waiting, ReviewState::Discussed]
     );
     for review in shown {
-        let own = house.control.review(&house.cy, review.review).await.unwrap();
+        let own = installation.control.review(&installation.cy, review.review).await.unwrap();
         assert_eq!(
             (own.state, own.gate.approvals, own.gate.needed),
             (review.state, review.approvals.0, review.approvals.1)
@@ -244,63 +287,75 @@ async fn reviews_are_filtered_by_author_and_state() {
         );
     }
 
-    let of = |deployment: &str| ReviewsWanted { deployment: deployment.into(), ..any.clone() };
-    assert_eq!(ids(&house, &house.ada, of("edge")).await, [edge]);
+    let of = |deployment: &str| ReviewsQuery { deployment: deployment.into(), ..any.clone() };
+    assert_eq!(ids(&installation, &installation.ada, of("edge")).await, [edge]);
     assert_eq!(
-        ids(&house, &house.ada, of("web")).await,
+        ids(&installation, &installation.ada, of("web")).await,
         [on_node, web, first],
         "a node's is of where that was"
     );
-    let unknown = house.control.reviews(&house.ada, &of("nowhere")).await.unwrap_err();
+    let unknown =
+        installation.control.reviews(&installation.ada, &of("nowhere")).await.unwrap_err();
     assert_eq!(unknown.status, 404);
-    let titled = |text: &str| ReviewsWanted { text: text.into(), ..any.clone() };
-    assert_eq!(ids(&house, &house.ada, titled(" EMPTY 100% ")).await, [on_node]);
+    let titled = |text: &str| ReviewsQuery { text: text.into(), ..any.clone() };
+    assert_eq!(ids(&installation, &installation.ada, titled(" EMPTY 100% ")).await, [on_node]);
     for pattern in ["%", "_", "\\"] {
         let wanted = if pattern == "%" { vec![on_node] } else { Vec::new() };
         assert_eq!(
-            ids(&house, &house.ada, titled(pattern)).await,
+            ids(&installation, &installation.ada, titled(pattern)).await,
             wanted,
             "{pattern} stands for itself"
         );
     }
-    let long = house.control.reviews(&house.ada, &titled(&"x".repeat(201))).await.unwrap_err();
+    let long = installation
+        .control
+        .reviews(&installation.ada, &titled(&"x".repeat(201)))
+        .await
+        .unwrap_err();
     assert_eq!(long.status, 400);
 
-    let open = house.board("web").await.proposal.unwrap();
-    house.control.discard(&house.ada, open.id, open.version).await.unwrap();
+    let open = installation.board("web").await.proposal.unwrap();
+    installation.control.discard(&installation.ada, open.id, open.version).await.unwrap();
     assert_eq!(
         ids(
-            &house,
-            &house.ada,
-            ReviewsWanted { state: ReviewStateFilter::Discarded, ..all.clone() }
+            &installation,
+            &installation.ada,
+            ReviewsQuery { state: ReviewStateFilter::Discarded, ..all.clone() }
         )
         .await,
         [web]
     );
-    assert_eq!(ids(&house, &house.ada, all).await, [on_node, edge]);
+    assert_eq!(ids(&installation, &installation.ada, all).await, [on_node, edge]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousand_reviews_are_paged() {
-    let house = House::new().await;
-    let id = one(&house, 1).await;
-    more_like(&house, id, 999).await;
+    let installation = Installation::new().await;
+    let id = one(&installation, 1).await;
+    more_like(&installation, id, 999).await;
     for state in [ReviewStateFilter::Open, ReviewStateFilter::Any] {
         let all: Vec<ReviewId> =
-            house.listed(&house.bo, state).await.iter().map(|r| r.review).collect();
+            installation.listed(&installation.bo, state).await.iter().map(|r| r.review).collect();
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
         assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
     }
-    let searched = ReviewsWanted { text: "No. 99".into(), ..ReviewsWanted::default() };
-    assert_eq!(house.control.reviews(&house.bo, &searched).await.unwrap().reviews.len(), 11);
+    let searched = ReviewsQuery { text: "No. 99".into(), ..ReviewsQuery::default() };
+    assert_eq!(
+        installation.control.reviews(&installation.bo, &searched).await.unwrap().reviews.len(),
+        11
+    );
     // Half of them now wait for another person.
     let sql = "INSERT INTO verdict (review_id, person_id, kind, reason) SELECT id, $1, 'request_changes', 'no' FROM review \
                WHERE id % 2 = 0";
-    sqlx::query(sql).bind(house.cy.person.0).execute(house.database.owner()).await.unwrap();
-    let mut wanted = ReviewsWanted { whose: Whose::ForMe, ..ReviewsWanted::default() };
+    sqlx::query(sql)
+        .bind(installation.cy.person.0)
+        .execute(installation.database.owner())
+        .await
+        .unwrap();
+    let mut wanted = ReviewsQuery { whose: ReviewFilter::ForMe, ..ReviewsQuery::default() };
     let mut found = Vec::new();
     loop {
-        let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
+        let page = installation.control.reviews(&installation.bo, &wanted).await.unwrap();
         assert!(page.reviews.len() <= PAGE_SIZE);
         found.extend(page.reviews.into_iter().map(|review| review.review.0));
         match page.next {
@@ -314,17 +369,18 @@ async fn thousand_reviews_are_paged() {
 
 #[tokio::test]
 async fn open_proposals_are_counted_and_paged() {
-    let house = House::new().await;
-    let (bind, other) = (house.bind("web", 1, "app").await, house.bind("web", 2, "app").await);
-    let (web, version) = house.propose(&house.ada, "web", vec![bind, other]).await;
-    house.control.undo(&house.bo, web, version).await.unwrap();
-    let node = house.node(3).await;
-    let on_node = house.control.propose_on_node(&house.cy, node).await.unwrap();
-    let page = |by, wanted: ProposalsWanted| {
-        let house = &house;
-        async move { house.control.proposals(by, &wanted).await.unwrap() }
+    let installation = Installation::new().await;
+    let (bind, other) =
+        (installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await);
+    let (web, version) = installation.propose(&installation.ada, "web", vec![bind, other]).await;
+    installation.control.undo(&installation.bo, web, version).await.unwrap();
+    let node = installation.node(3).await;
+    let on_node = installation.control.propose_on_node(&installation.cy, node).await.unwrap();
+    let page = |by, wanted: ProposalsQuery| {
+        let installation = &installation;
+        async move { installation.control.proposals(by, &wanted).await.unwrap() }
     };
-    let all = page(&house.bo, ProposalsWanted::default()).await;
+    let all = page(&installation.bo, ProposalsQuery::default()).await;
     assert_eq!(
         all.proposals
             .iter()
@@ -333,25 +389,32 @@ async fn open_proposals_are_counted_and_paged() {
         [(on_node, 0, String::new(), None), (web, 1, "ada".into(), None)]
     );
     assert_eq!(all.proposals[0].scope.node.as_ref().unwrap().id, node);
-    let mine = page(&house.cy, ProposalsWanted { mine: true, ..ProposalsWanted::default() }).await;
+    let mine =
+        page(&installation.cy, ProposalsQuery { mine: true, ..ProposalsQuery::default() }).await;
     assert_eq!(mine.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [on_node]);
-    let here =
-        page(&house.cy, ProposalsWanted { deployment: "web".into(), ..ProposalsWanted::default() })
-            .await;
+    let here = page(
+        &installation.cy,
+        ProposalsQuery { deployment: "web".into(), ..ProposalsQuery::default() },
+    )
+    .await;
     assert_eq!(here.proposals.iter().map(|p| p.id).collect::<Vec<_>>(), [web]);
 
-    let id = house.control.submit(&house.ada, web, version + 1, "one".into()).await.unwrap();
-    let drafts = ProposalsWanted { drafts: true, ..ProposalsWanted::default() };
-    let left = page(&house.bo, drafts.clone()).await;
+    let id = installation
+        .control
+        .submit(&installation.ada, web, version + 1, "one".into())
+        .await
+        .unwrap();
+    let drafts = ProposalsQuery { drafts: true, ..ProposalsQuery::default() };
+    let left = page(&installation.bo, drafts.clone()).await;
     assert_eq!(
         left.proposals.iter().map(|p| p.id).collect::<Vec<_>>(),
         [on_node],
         "the other one was submitted as it is"
     );
-    more_like(&house, id, 120).await;
-    let (mut found, mut wanted) = (Vec::new(), ProposalsWanted::default());
+    more_like(&installation, id, 120).await;
+    let (mut found, mut wanted) = (Vec::new(), ProposalsQuery::default());
     loop {
-        let next = page(&house.bo, wanted.clone()).await;
+        let next = page(&installation.bo, wanted.clone()).await;
         assert!(next.proposals.len() <= PAGE_SIZE);
         found.extend(next.proposals.into_iter().map(|p| p.id));
         wanted.before = next.next;
@@ -365,19 +428,23 @@ async fn open_proposals_are_counted_and_paged() {
 
 #[tokio::test]
 async fn open_proposals_are_sorted_and_filtered_by_scope() {
-    let house = House::new().await;
-    let bind = house.bind("web", 1, "app").await;
-    let (web, _) = house.propose(&house.ada, "web", vec![bind]).await;
-    let system = house.control.propose(&house.ada, house.id("system").await).await.unwrap();
+    let installation = Installation::new().await;
+    let bind = installation.bind("web", 1, "app").await;
+    let (web, _) = installation.propose(&installation.ada, "web", vec![bind]).await;
+    let system = installation
+        .control
+        .propose(&installation.ada, installation.id("system").await)
+        .await
+        .unwrap();
     let page = |text: &str, sort: &str| {
-        let wanted = ProposalsWanted {
+        let wanted = ProposalsQuery {
             text: text.into(),
             sort: sort.parse().unwrap(),
-            ..ProposalsWanted::default()
+            ..ProposalsQuery::default()
         };
-        let house = &house;
+        let installation = &installation;
         async move {
-            let page = house.control.proposals(&house.bo, &wanted).await.unwrap();
+            let page = installation.control.proposals(&installation.bo, &wanted).await.unwrap();
             page.proposals.into_iter().map(|p| p.id).collect::<Vec<_>>()
         }
     };
@@ -390,23 +457,27 @@ async fn open_proposals_are_sorted_and_filtered_by_scope() {
 
 #[tokio::test]
 async fn worker_pages_have_no_duplicates_during_updates() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let sql = "INSERT INTO worker (name, lease_until, started_at) \
                SELECT 'w' || n, now() - make_interval(secs => n % 7), now() - make_interval(secs => n / 3) \
                FROM generate_series(1, 130) n";
-    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     for sort in Order::<WorkerSort>::words() {
-        let mut wanted = WorkersWanted { sort: sort.parse().unwrap(), ..WorkersWanted::default() };
+        let mut wanted = WorkersQuery { sort: sort.parse().unwrap(), ..WorkersQuery::default() };
         let mut found = Vec::new();
         loop {
-            let page = house.control.workers(&house.ada, &wanted).await.unwrap();
+            let page = installation.control.workers(&installation.ada, &wanted).await.unwrap();
             assert!(!page.workers.is_empty() && page.workers.len() <= PAGE_SIZE, "{sort}");
             // The last worker of the page reports before the next page is requested. If the list is
             // sorted by that time, the worker may appear twice.
             if sort != "heartbeat" {
                 let last = page.workers.last().unwrap();
                 let sql = "UPDATE worker SET lease_until = now() + interval '1 hour' WHERE id = $1";
-                sqlx::query(sql).bind(last.id).execute(house.database.owner()).await.unwrap();
+                sqlx::query(sql)
+                    .bind(last.id)
+                    .execute(installation.database.owner())
+                    .await
+                    .unwrap();
             }
             found.extend(page.workers.into_iter().map(|worker| worker.name));
             wanted.before = page.next;
@@ -417,32 +488,40 @@ async fn worker_pages_have_no_duplicates_during_updates() {
         let each: BTreeSet<&String> = found.iter().collect();
         assert_eq!((found.len(), each.len()), (130, 130), "{sort}");
     }
-    let first = house.control.workers(&house.ada, &WorkersWanted::default()).await.unwrap();
+    let first =
+        installation.control.workers(&installation.ada, &WorkersQuery::default()).await.unwrap();
     let last = first.workers.last().unwrap().id;
     sqlx::query("DELETE FROM worker WHERE id = $1")
         .bind(last)
-        .execute(house.database.owner())
+        .execute(installation.database.owner())
         .await
         .unwrap();
-    let wanted = WorkersWanted { before: first.next, ..WorkersWanted::default() };
-    let second = house.control.workers(&house.ada, &wanted).await.unwrap();
+    let wanted = WorkersQuery { before: first.next, ..WorkersQuery::default() };
+    let second = installation.control.workers(&installation.ada, &wanted).await.unwrap();
     assert_eq!(second.workers.len(), PAGE_SIZE, "a row that is gone is a place all the same");
-    let odd = WorkersWanted { before: Some(last.to_string().into()), ..WorkersWanted::default() };
-    assert_eq!(house.control.workers(&house.ada, &odd).await.unwrap_err().status, 400);
+    let odd = WorkersQuery { before: Some(last.to_string().into()), ..WorkersQuery::default() };
+    assert_eq!(
+        installation.control.workers(&installation.ada, &odd).await.unwrap_err().status,
+        400
+    );
 }
 
 #[tokio::test]
 async fn draft_list_is_notified_of_changes() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let told = async || -> i64 {
         let sql = "SELECT count(*) FROM event WHERE topic = 'reviews'";
-        sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap()
+        sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap()
     };
     let before = told().await;
-    let proposal = house.control.propose(&house.ada, house.id("web").await).await.unwrap();
+    let proposal = installation
+        .control
+        .propose(&installation.ada, installation.id("web").await)
+        .await
+        .unwrap();
     assert_eq!(told().await, before + 1);
-    let edit = house.bind("web", 1, "app").await;
-    house.control.edit(&house.ada, proposal, 0, vec![edit]).await.unwrap();
+    let edit = installation.bind("web", 1, "app").await;
+    installation.control.edit(&installation.ada, proposal, 0, vec![edit]).await.unwrap();
     assert_eq!(told().await, before + 2);
 }
 
@@ -469,22 +548,22 @@ async fn walked<T>(
 
 #[tokio::test]
 async fn nodes_are_paged_in_every_order() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     // Only commits move nodes to other deployments. This test only concerns the list, so it inserts
     // the nodes without the guard.
     let sql = "ALTER TABLE node DISABLE TRIGGER USER; INSERT INTO node (fqdn, deployment_id, transport, alive, available) \
                SELECT 'x' || n || '.rack.example.com', d.id, 'ssh', n % 2 = 0, n % 3 > 0 FROM generate_series(1, 130) n \
                JOIN (SELECT id, row_number() OVER (ORDER BY name) AS place FROM deployment) d ON d.place = 1 + n % 3; \
                ALTER TABLE node ENABLE TRIGGER USER";
-    sqlx::raw_sql(sql).execute(house.database.owner()).await.unwrap();
+    sqlx::raw_sql(sql).execute(installation.database.owner()).await.unwrap();
     let how = |node: &NodeSummary| if !node.alive { 0 } else { 1 + i32::from(node.available) };
     for order in orders::<NodeSort>() {
         let all = walked(async |after| {
-            let page = house
+            let page = installation
                 .control
                 .find_nodes(
-                    &house.ada,
-                    &NodesWanted { sort: order, after, ..NodesWanted::default() },
+                    &installation.ada,
+                    &NodesQuery { sort: order, after, ..NodesQuery::default() },
                 )
                 .await;
             let page = page.unwrap();
@@ -506,11 +585,12 @@ async fn nodes_are_paged_in_every_order() {
             |nodes: &[NodeSummary]| nodes.iter().map(|node| node.fqdn.clone()).collect::<Vec<_>>();
         assert_eq!(names(&all), names(&sorted), "{order}");
     }
-    let first = house.control.find_nodes(&house.ada, &NodesWanted::default()).await.unwrap();
+    let first =
+        installation.control.find_nodes(&installation.ada, &NodesQuery::default()).await.unwrap();
     let (sort, after) = (Order::ascending(NodeSort::State), first.next);
-    let other = house
+    let other = installation
         .control
-        .find_nodes(&house.ada, &NodesWanted { sort, after, ..NodesWanted::default() })
+        .find_nodes(&installation.ada, &NodesQuery { sort, after, ..NodesQuery::default() })
         .await;
     let refused = other.unwrap_err();
     assert_eq!(refused.status, 400);
@@ -518,8 +598,8 @@ async fn nodes_are_paged_in_every_order() {
 }
 
 /// Deployments below *system*, some five levels deep, some with a common name prefix.
-async fn with_deployments(house: &House, count: u128) {
-    let system = house.id("system").await;
+async fn with_deployments(installation: &Installation, count: u128) {
+    let system = installation.id("system").await;
     let name = |n: u128| {
         if n.is_multiple_of(7) {
             format!("d{:02}-x", n % 20)
@@ -536,19 +616,21 @@ async fn with_deployments(house: &House, count: u128) {
             parent: if n.is_multiple_of(5) { system } else { id(n - 1) },
         })
     };
-    let review = house.submit(&house.ada, "system", (0..count).map(create).collect()).await;
-    house.approve(&house.bo, review).await;
-    house.commit(&house.ada, review).await.unwrap();
+    let review =
+        installation.submit(&installation.ada, "system", (0..count).map(create).collect()).await;
+    installation.approve(&installation.bo, review).await;
+    installation.commit(&installation.ada, review).await.unwrap();
 }
 
 #[tokio::test]
 async fn deployments_are_paged_in_every_order() {
-    let house = House::new().await;
-    with_deployments(&house, 60).await;
+    let installation = Installation::new().await;
+    with_deployments(&installation, 60).await;
     for order in orders::<DeploymentSort>() {
         let all = walked(async |after| {
-            let wanted = DeploymentsWanted { sort: order, after, ..DeploymentsWanted::default() };
-            let page = house.control.find_deployments(&house.ada, &wanted).await.unwrap();
+            let wanted = DeploymentsQuery { sort: order, after, ..DeploymentsQuery::default() };
+            let page =
+                installation.control.find_deployments(&installation.ada, &wanted).await.unwrap();
             assert!(page.deployments.len() <= PAGE_SIZE, "{order}");
             (page.deployments, page.next)
         })
@@ -570,11 +652,14 @@ async fn deployments_are_paged_in_every_order() {
             assert_eq!(all.iter().map(key).collect::<Vec<_>>(), sorted, "{order}");
         }
     }
-    let first =
-        house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
+    let first = installation
+        .control
+        .find_deployments(&installation.ada, &DeploymentsQuery::default())
+        .await
+        .unwrap();
     let after = first.next.clone();
-    let rest = DeploymentsWanted { after: first.next, ..DeploymentsWanted::default() };
-    let rest = house.control.find_deployments(&house.ada, &rest).await.unwrap();
+    let rest = DeploymentsQuery { after: first.next, ..DeploymentsQuery::default() };
+    let rest = installation.control.find_deployments(&installation.ada, &rest).await.unwrap();
     let tree: Vec<DeploymentSummary> =
         first.deployments.into_iter().chain(rest.deployments).collect();
     let mut above: Vec<&str> = Vec::new();
@@ -588,17 +673,20 @@ async fn deployments_are_paged_in_every_order() {
         }
         above.push(one.name.as_str());
     }
-    let odd = DeploymentsWanted {
+    let odd = DeploymentsQuery {
         sort: Order::ascending(DeploymentSort::Nodes),
         after,
-        ..DeploymentsWanted::default()
+        ..DeploymentsQuery::default()
     };
-    assert_eq!(house.control.find_deployments(&house.ada, &odd).await.unwrap_err().status, 400);
-    let gone = DeploymentsWanted {
+    assert_eq!(
+        installation.control.find_deployments(&installation.ada, &odd).await.unwrap_err().status,
+        400
+    );
+    let gone = DeploymentsQuery {
         after: Some(Cursor::from("system d zz".to_owned())),
-        ..DeploymentsWanted::default()
+        ..DeploymentsQuery::default()
     };
-    let behind = house.control.find_deployments(&house.ada, &gone).await.unwrap();
+    let behind = installation.control.find_deployments(&installation.ada, &gone).await.unwrap();
     assert_eq!(
         behind.deployments[0].name.as_str(),
         "d00-x",
@@ -608,20 +696,20 @@ async fn deployments_are_paged_in_every_order() {
 
 #[tokio::test]
 async fn runs_are_paged_in_every_order() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     let sql = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
                  queued_at, started_at, ended_at, lease_until) \
                SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, 1, 1, sha256(''), false, 'ended', \
                  (ARRAY['succeeded', 'failed', 'lost'])[1 + n % 3], now(), \
                  CASE WHEN n % 7 > 0 THEN now() END, now() + make_interval(secs => n % 5), now() \
                FROM (SELECT * FROM step ORDER BY id LIMIT 1) s, generate_series(1, 120) n";
-    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     let took = |run: &RunSummary| run.started.zip(run.ended).map_or(-1, |(from, to)| to.0 - from.0);
     for order in orders::<RunSort>() {
         let all = walked(async |before| {
-            let wanted = RunsWanted { sort: order, before, ..RunsWanted::default() };
-            let page = house.control.find_runs(&house.ada, &wanted).await.unwrap();
+            let wanted = RunsQuery { sort: order, before, ..RunsQuery::default() };
+            let page = installation.control.find_runs(&installation.ada, &wanted).await.unwrap();
             (page.runs, page.next)
         })
         .await;
@@ -643,16 +731,16 @@ async fn runs_are_paged_in_every_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reviews_are_paged_in_every_order() {
-    let house = House::new().await;
-    let id = one(&house, 1).await;
-    more_like(&house, id, 120).await;
+    let installation = Installation::new().await;
+    let id = one(&installation, 1).await;
+    more_like(&installation, id, 120).await;
     for (order, state) in orders::<ReviewSort>()
         .into_iter()
         .flat_map(|order| [(order, ReviewStateFilter::Open), (order, ReviewStateFilter::Any)])
     {
         let all = walked(async |before| {
-            let wanted = ReviewsWanted { sort: order, state, before, ..ReviewsWanted::default() };
-            let page = house.control.reviews(&house.bo, &wanted).await.unwrap();
+            let wanted = ReviewsQuery { sort: order, state, before, ..ReviewsQuery::default() };
+            let page = installation.control.reviews(&installation.bo, &wanted).await.unwrap();
             (page.reviews, page.next)
         })
         .await;
@@ -669,7 +757,7 @@ async fn reviews_are_paged_in_every_order() {
         };
         let sql = format!("SELECT title, id FROM review ORDER BY {by}");
         let sorted: Vec<(String, i64)> = sqlx::query_as(sqlx::AssertSqlSafe(sql))
-            .fetch_all(house.database.owner())
+            .fetch_all(installation.database.owner())
             .await
             .unwrap();
         assert_eq!(all, sorted, "{order}");
@@ -678,40 +766,49 @@ async fn reviews_are_paged_in_every_order() {
 
 #[tokio::test]
 async fn roles_have_list_details_and_graph() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let list = async |wanted: RolesWanted| house.control.roles(&house.cy, &wanted).await.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let list = async |wanted: RolesQuery| {
+        installation.control.roles(&installation.cy, &wanted).await.unwrap()
+    };
     let names = async |wanted| {
         list(wanted).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(
-        names(RolesWanted::default()).await,
+        names(RolesQuery::default()).await,
         ["app", "base", "door", "lonely", "runtime", "still", "wipe"]
     );
     let sort = "-bound".parse().unwrap();
-    let bound = list(RolesWanted { sort, ..RolesWanted::default() }).await;
+    let bound = list(RolesQuery { sort, ..RolesQuery::default() }).await;
     assert_eq!((bound.roles[0].noderoles, bound.count), (1, 7), "{bound:?}");
     assert_eq!(
-        names(RolesWanted { filter: "ON".into(), ..RolesWanted::default() }).await,
+        names(RolesQuery { filter: "ON".into(), ..RolesQuery::default() }).await,
         ["lonely"]
     );
-    let of = RolesWanted { barclamp: "hosue".into(), ..RolesWanted::default() };
-    let refused = house.control.roles(&house.cy, &of).await.unwrap_err();
-    assert!(refused.status == 404 && refused.detail.contains("house"), "{refused:?}");
+    let of = RolesQuery { barclamp: "hosue".into(), ..RolesQuery::default() };
+    let refused = installation.control.roles(&installation.cy, &of).await.unwrap_err();
+    assert!(refused.status == 404 && refused.detail.contains("installation"), "{refused:?}");
 
-    let app = house.control.role(&house.cy, "app", &RoleWanted::default()).await.unwrap();
+    let app =
+        installation.control.role(&installation.cy, "app", &RoleQuery::default()).await.unwrap();
     assert_eq!(app.requires[0].by, [role("runtime")]);
     let web = app.bound.iter().find(|used| used.deployment.as_str() == "web").unwrap();
     assert_eq!((web.noderoles, app.bound.len(), app.versions.len()), (1, 2, 1));
-    let wipe = house.control.role(&house.cy, "wipe", &RoleWanted::default()).await.unwrap();
+    let wipe =
+        installation.control.role(&installation.cy, "wipe", &RoleQuery::default()).await.unwrap();
     assert_eq!(wipe.flags, ["destructive"]);
     assert_eq!(
-        house.control.role(&house.cy, "apq", &RoleWanted::default()).await.unwrap_err().status,
+        installation
+            .control
+            .role(&installation.cy, "apq", &RoleQuery::default())
+            .await
+            .unwrap_err()
+            .status,
         404
     );
 
-    let around = RoleGraphWanted { role: "runtime".into(), ..RoleGraphWanted::default() };
-    let graph = house.control.role_graph(&house.cy, &around).await.unwrap();
+    let around = RoleGraphQuery { role: "runtime".into(), ..RoleGraphQuery::default() };
+    let graph = installation.control.role_graph(&installation.cy, &around).await.unwrap();
     let said: Vec<(&str, &str, RoleTie)> = graph
         .edges
         .iter()
@@ -725,18 +822,22 @@ async fn roles_have_list_details_and_graph() {
         said.contains(&("base", "runtime", RoleTie::Requires))
             && said.contains(&("runtime", "app", RoleTie::Requires))
     );
-    let all = house.control.role_graph(&house.cy, &RoleGraphWanted::default()).await.unwrap();
+    let all = installation
+        .control
+        .role_graph(&installation.cy, &RoleGraphQuery::default())
+        .await
+        .unwrap();
     assert_eq!((all.count, all.roles.len()), (7, 7));
 }
 
 #[tokio::test]
 async fn import_records_are_stored() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let import = async |text: &str| {
-        let files = [("house/house.yml".to_owned(), text.as_bytes().to_vec())].into();
-        house.control.import_barclamps(Some(&house.ada), &files).await.unwrap()
+        let files = [("installation/installation.yml".to_owned(), text.as_bytes().to_vec())].into();
+        installation.control.import_barclamps(Some(&installation.ada), &files).await.unwrap()
     };
-    let text: String = crate::house::BARCLAMP.replace("version: '1'", "version: '2'");
+    let text: String = crate::installation::BARCLAMP.replace("version: '1'", "version: '2'");
     let text: String = text
         .lines()
         .filter(|line| !line.contains("name: still"))
@@ -744,10 +845,10 @@ async fn import_records_are_stored() {
         .collect();
     let told = import(&text).await;
     import(&text).await;
-    let list = async |wanted: ImportsWanted| {
-        house.control.imports(&house.cy, &wanted).await.unwrap().imports
+    let list = async |wanted: ImportsQuery| {
+        installation.control.imports(&installation.cy, &wanted).await.unwrap().imports
     };
-    let all = list(ImportsWanted::default()).await;
+    let all = list(ImportsQuery::default()).await;
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(!all[0].report.barclamps[0].new, "the same once more");
     assert_eq!(
@@ -757,51 +858,54 @@ async fn import_records_are_stored() {
     assert_eq!(all[1].report.findings.as_ref(), Some(&told.findings));
     assert_eq!(all[2].by, None, "what Gantry ships");
     let oldest =
-        list(ImportsWanted { sort: "imported".parse().unwrap(), ..ImportsWanted::default() }).await;
+        list(ImportsQuery { sort: "imported".parse().unwrap(), ..ImportsQuery::default() }).await;
     assert_eq!(
         oldest.iter().map(|import| import.id).rev().collect::<Vec<_>>(),
         all.iter().map(|import| import.id).collect::<Vec<_>>()
     );
+    assert_eq!(list(ImportsQuery { barclamp: "hous".into(), ..ImportsQuery::default() }).await, []);
     assert_eq!(
-        list(ImportsWanted { barclamp: "hous".into(), ..ImportsWanted::default() }).await,
-        []
-    );
-    assert_eq!(
-        list(ImportsWanted { barclamp: "house".into(), ..ImportsWanted::default() }).await.len(),
+        list(ImportsQuery { barclamp: "installation".into(), ..ImportsQuery::default() })
+            .await
+            .len(),
         3
     );
     // A restart imports nothing new, so it adds no entry.
-    let files = [("house/house.yml".to_owned(), crate::house::BARCLAMP.as_bytes().to_vec())].into();
-    house.control.import_barclamps(None, &files).await.unwrap();
-    assert_eq!(list(ImportsWanted::default()).await.len(), 3);
+    let files = [(
+        "installation/installation.yml".to_owned(),
+        crate::installation::BARCLAMP.as_bytes().to_vec(),
+    )]
+    .into();
+    installation.control.import_barclamps(None, &files).await.unwrap();
+    assert_eq!(list(ImportsQuery::default()).await.len(), 3);
 }
 
 #[tokio::test]
 async fn runs_are_found_by_worker_name_and_id() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     let worker: Uuid = sqlx::query_scalar(
         "INSERT INTO worker (name, lease_until) VALUES ('w-one', now()), ('w-two', now()) RETURNING id",
     )
-    .fetch_one(house.database.owner())
+    .fetch_one(installation.database.owner())
     .await
     .unwrap();
     let sql = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
                  queued_at, ended_at, lease_until, worker_id) \
                SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, 1, 1, sha256(''), false, 'ended', 'succeeded', now(), now(), now(), w.id \
                FROM (SELECT * FROM step ORDER BY id LIMIT 1) s, worker w, generate_series(1, 60)";
-    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+    sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
     for worker in ["w-one".to_owned(), worker.to_string()] {
         let all = walked(async |before| {
-            let wanted = RunsWanted { worker: worker.clone(), before, ..RunsWanted::default() };
-            let page = house.control.find_runs(&house.ada, &wanted).await.unwrap();
+            let wanted = RunsQuery { worker: worker.clone(), before, ..RunsQuery::default() };
+            let page = installation.control.find_runs(&installation.ada, &wanted).await.unwrap();
             (page.runs, page.next)
         })
         .await;
         assert_eq!(all.len(), 60, "{worker}");
         assert!(all.iter().all(|run| run.worker.as_deref() == Some("w-one")), "{worker}");
     }
-    let none = RunsWanted { worker: "w-three".into(), ..RunsWanted::default() };
-    let none = house.control.find_runs(&house.ada, &none).await.unwrap_err();
+    let none = RunsQuery { worker: "w-three".into(), ..RunsQuery::default() };
+    let none = installation.control.find_runs(&installation.ada, &none).await.unwrap_err();
     assert!(none.status == 404 && none.detail.contains("w-three"), "{none:?}");
 }

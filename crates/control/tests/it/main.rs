@@ -18,7 +18,7 @@ mod gate_view;
 mod graphs;
 mod health_checks;
 mod hidden_changes;
-mod house;
+mod installation;
 mod lint;
 mod listing;
 mod node_proposals;

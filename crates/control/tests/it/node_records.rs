@@ -1,6 +1,6 @@
 //! Node records and used ids: the database enforces the rules, also for parallel requests.
 
-use api::nodes::NodesWanted;
+use api::nodes::NodesQuery;
 use api::nodes::{NodeChange, WayChange};
 use api::nodes::{NodeRequest, SshRequest};
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
@@ -8,7 +8,7 @@ use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 use crate::nodes::ssh;
 
 fn wish(name: &str, root: &str) -> NodeRequest {
@@ -22,28 +22,29 @@ fn at(name: &str, address: &str, port: u16, macs: &[&str]) -> NodeRequest {
     NodeRequest { ssh: Some(ssh), macs, ..wish(name, "") }
 }
 
-async fn details(house: &House, action: &str) -> Vec<Value> {
+async fn details(installation: &Installation, action: &str) -> Vec<Value> {
     sqlx::query_scalar("SELECT detail FROM audit WHERE action = $1 ORDER BY id")
         .bind(action)
-        .fetch_all(house.database.owner())
+        .fetch_all(installation.database.owner())
         .await
         .unwrap()
 }
 
 #[tokio::test]
 async fn parallel_adds_cannot_share_a_folder() {
-    let house = House::new().await;
-    let add = |name: &str, root: &str| house.control.add_node(&house.ada, wish(name, root));
+    let installation = Installation::new().await;
+    let add =
+        |name: &str, root: &str| installation.control.add_node(&installation.ada, wish(name, root));
     // Both requests check before either commits. So the second one must wait for the first one's
     // lock.
-    let mut held = house.database.app().begin().await.unwrap();
+    let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::ROOT_LOCK)
         .execute(&mut *held)
         .await
         .unwrap();
     let between = async {
-        house.somebody_waits().await;
+        installation.somebody_waits().await;
         held.commit().await.unwrap();
     };
     let (one, two, ()) =
@@ -62,8 +63,8 @@ async fn parallel_adds_cannot_share_a_folder() {
 
 #[tokio::test]
 async fn record_with_forbidden_address_is_rejected() {
-    let house = House::new().await;
-    let before = house.traces().await;
+    let installation = Installation::new().await;
+    let before = installation.traces().await;
     for address in [
         "169.254.169.254",
         "fe80::1%eth0",
@@ -72,46 +73,65 @@ async fn record_with_forbidden_address_is_rejected() {
         "::ffff:127.0.0.1",
         "localhost",
     ] {
-        let refused =
-            house.control.add_node(&house.ada, at("a", address, 22, &[])).await.unwrap_err();
+        let refused = installation
+            .control
+            .add_node(&installation.ada, at("a", address, 22, &[]))
+            .await
+            .unwrap_err();
         assert_eq!(refused.status, 400, "{address}: {refused:?}");
         assert!(refused.detail.contains(" is not allowed: "), "{refused:?}");
     }
-    assert_eq!(house.traces().await, before);
-    let node = house.control.add_node(&house.ada, at("a", "10.0.3.7", 22, &[])).await.unwrap();
+    assert_eq!(installation.traces().await, before);
+    let node = installation
+        .control
+        .add_node(&installation.ada, at("a", "10.0.3.7", 22, &[]))
+        .await
+        .unwrap();
     let way = WayChange { addresses: Some(vec!["169.254.169.254".into()]), ..WayChange::default() };
     let change = NodeChange { connection: Some(way), ..NodeChange::default() };
-    let refused = house.control.change_node(&house.ada, node, 1, change).await.unwrap_err();
+    let refused =
+        installation.control.change_node(&installation.ada, node, 1, change).await.unwrap_err();
     assert!(refused.status == 400 && refused.detail.contains("link-local"), "{refused:?}");
     let local = engine::reach::Policy { allow_local: true, ..Default::default() };
-    let lenient = house.control.clone().with_address_policy(local);
-    lenient.add_node(&house.ada, at("b", "127.0.0.1", 2222, &[])).await.unwrap();
-    assert!(lenient.add_node(&house.ada, at("c", "169.254.169.254", 22, &[])).await.is_err());
+    let lenient = installation.control.clone().with_address_policy(local);
+    lenient.add_node(&installation.ada, at("b", "127.0.0.1", 2222, &[])).await.unwrap();
+    assert!(
+        lenient.add_node(&installation.ada, at("c", "169.254.169.254", 22, &[])).await.is_err()
+    );
 }
 
 #[tokio::test]
 async fn addresses_per_person_and_minute_are_limited() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let most = usize::try_from(control::nodes::address_policy::ADDRESSES_PER_MINUTE).unwrap();
     let one = |n: usize| format!("10.7.0.{n}");
-    let node = house.control.add_node(&house.ada, at("a", &one(0), 22, &[])).await.unwrap();
+    let node =
+        installation.control.add_node(&installation.ada, at("a", &one(0), 22, &[])).await.unwrap();
     for n in 1..most {
-        house.control.add_node(&house.ada, at(&format!("a{n}"), &one(n), 22, &[])).await.unwrap();
+        installation
+            .control
+            .add_node(&installation.ada, at(&format!("a{n}"), &one(n), 22, &[]))
+            .await
+            .unwrap();
     }
-    let refused =
-        house.control.add_node(&house.ada, at("b", "10.8.0.1", 22, &[])).await.unwrap_err();
+    let refused = installation
+        .control
+        .add_node(&installation.ada, at("b", "10.8.0.1", 22, &[]))
+        .await
+        .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));
     assert!(refused.again_after.is_some());
     let way = WayChange { port: Some(6379), ..WayChange::default() };
     let change = NodeChange { connection: Some(way), ..NodeChange::default() };
-    let refused = house.control.change_node(&house.ada, node, 1, change).await.unwrap_err();
+    let refused =
+        installation.control.change_node(&installation.ada, node, 1, change).await.unwrap_err();
     assert_eq!(
         (refused.status, refused.code.as_str()),
         (429, "too_many_addresses"),
         "another port is another address"
     );
     let described = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
-    house.control.change_node(&house.ada, node, 1, described).await.unwrap();
+    installation.control.change_node(&installation.ada, node, 1, described).await.unwrap();
     let line = |n: usize| {
         let key = ssh().host_key;
         format!(
@@ -121,68 +141,89 @@ async fn addresses_per_person_and_minute_are_limited() {
         )
     };
     let text: String = (0..api::limits::INVENTORY).map(line).collect();
-    let added = house.control.add_nodes(&house.ada, &text).await.unwrap();
+    let added = installation.control.add_nodes(&installation.ada, &text).await.unwrap();
     assert_eq!(added.nodes.len(), api::limits::INVENTORY, "a full text is possible at any time");
 }
 
 #[tokio::test]
 async fn folder_check_covers_all_nodes() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     sqlx::query(
         "INSERT INTO node (fqdn, deployment_id, transport, connection) \
          SELECT 'm' || n || '.many.example.com', d.id, 'local', jsonb_build_object('root', '/srv//many/' || n || '/') \
          FROM generate_series(1, 1200) n, deployment d WHERE d.system",
     )
-    .execute(house.database.app())
+    .execute(installation.database.app())
     .await
     .unwrap();
     for root in ["/srv/many/1200", "/srv/many/999/below", "/srv/many"] {
-        let refused = house.control.add_node(&house.ada, wish("late", root)).await.unwrap_err();
+        let refused =
+            installation.control.add_node(&installation.ada, wish("late", root)).await.unwrap_err();
         assert_eq!(refused.code, "root_taken", "{root}");
     }
-    house.control.add_node(&house.ada, wish("late", "/srv/many/12000")).await.unwrap();
-    let mut connection = house.database.app().acquire().await.unwrap();
+    installation
+        .control
+        .add_node(&installation.ada, wish("late", "/srv/many/12000"))
+        .await
+        .unwrap();
+    let mut connection = installation.database.app().acquire().await.unwrap();
     let (below, more) = store::nodes::local_nodes(&mut connection, "/srv/many/").await.unwrap();
     assert_eq!((below.len(), more), (1201, false), "all of them, and none from beside");
 }
 
 #[tokio::test]
 async fn only_record_outside_blueprints_is_deleted() {
-    let house = House::new().await;
-    house.bound("web", 2, "app").await;
-    let (n1, n2) = (house.node(1).await, house.node(2).await);
+    let installation = Installation::new().await;
+    installation.bound("web", 2, "app").await;
+    let (n1, n2) = (installation.node(1).await, installation.node(2).await);
     let burnt = Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() });
-    let (proposal, version) =
-        house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
-    let own = house.control.propose_on_node(&house.ada, n1).await.unwrap();
-    let refused = house.control.edit(&house.ada, own, 0, vec![burnt]).await.unwrap_err();
+    let (proposal, version) = installation
+        .propose(&installation.ada, "web", vec![installation.bind("web", 1, "app").await])
+        .await;
+    let own = installation.control.propose_on_node(&installation.ada, n1).await.unwrap();
+    let refused =
+        installation.control.edit(&installation.ada, own, 0, vec![burnt]).await.unwrap_err();
     assert!(refused.detail.contains("not part of any blueprint"), "{refused:?}");
 
-    house.control.take_out_node(&house.ada, n1, None).await.unwrap();
-    let wanted = NodesWanted { filter: "n1".into(), ..NodesWanted::default() };
-    let listed = house.control.find_nodes(&house.ada, &wanted).await.unwrap();
+    installation.control.take_out_node(&installation.ada, n1, None).await.unwrap();
+    let wanted = NodesQuery { filter: "n1".into(), ..NodesQuery::default() };
+    let listed = installation.control.find_nodes(&installation.ada, &wanted).await.unwrap();
     assert!(listed.nodes.is_empty(), "{listed:?}");
-    assert_eq!(house.control.proposal(&house.ada, own).await.unwrap_err().code, "closed");
-    assert_eq!(details(&house, "node.take_out").await, [json!({"fqdn": "n1.house.example.com"})]);
-    let submitted =
-        house.control.submit(&house.ada, proposal, version, "bind".into()).await.unwrap_err();
+    assert_eq!(
+        installation.control.proposal(&installation.ada, own).await.unwrap_err().code,
+        "closed"
+    );
+    assert_eq!(
+        details(&installation, "node.take_out").await,
+        [json!({"fqdn": "n1.house.example.com"})]
+    );
+    let submitted = installation
+        .control
+        .submit(&installation.ada, proposal, version, "bind".into())
+        .await
+        .unwrap_err();
     assert!(submitted.detail.contains("does not exist"), "{submitted:?}");
-    assert_eq!(house.control.take_out_node(&house.ada, n1, None).await.unwrap_err().status, 404);
+    assert_eq!(
+        installation.control.take_out_node(&installation.ada, n1, None).await.unwrap_err().status,
+        404
+    );
     // The name is free again; the id is not.
     let again = NodeRequest::named("n1.house.example.com", "/srv/nodes/n1");
-    assert_ne!(house.control.add_node(&house.ada, again).await.unwrap(), n1);
+    assert_ne!(installation.control.add_node(&installation.ada, again).await.unwrap(), n1);
     let back = "UPDATE node SET removed_in = NULL WHERE id = $1";
-    let refused = sqlx::query(back).bind(n1.0).execute(house.database.app()).await.unwrap_err();
+    let refused =
+        sqlx::query(back).bind(n1.0).execute(installation.database.app()).await.unwrap_err();
     assert_eq!(
         migrations::Refusal::of(&refused),
         Some(migrations::Refusal::AlreadyUsed),
         "{refused}"
     );
 
-    let meant = house.control.take_out_node(&house.ada, n2, None).await.unwrap_err();
+    let meant = installation.control.take_out_node(&installation.ada, n2, None).await.unwrap_err();
     assert_eq!((meant.status, meant.code.as_str()), (409, "node_meant"));
     let by_hand = "UPDATE node SET removed_in = (SELECT number FROM head) WHERE id = $1";
-    let refused = sqlx::query(by_hand).bind(n2.0).execute(house.database.app()).await.unwrap_err();
+    let refused =
+        sqlx::query(by_hand).bind(n2.0).execute(installation.database.app()).await.unwrap_err();
     assert_eq!(
         migrations::Refusal::of(&refused),
         Some(migrations::Refusal::IntentOutsideCommit),
@@ -192,9 +233,9 @@ async fn only_record_outside_blueprints_is_deleted() {
 
 #[tokio::test]
 async fn removed_ids_cannot_be_reused() {
-    let house = House::new().await;
-    let system = house.id("system").await;
-    let edge = house.id("edge").await;
+    let installation = Installation::new().await;
+    let system = installation.id("system").await;
+    let edge = installation.id("edge").await;
     let (blue, phantom) = (DeploymentId(Uuid::new_v4()), NodeId(Uuid::new_v4()));
     let create = |id, phantom, name: &str| {
         Edit::CreateDeployment(edit::CreateDeployment {
@@ -204,23 +245,24 @@ async fn removed_ids_cannot_be_reused() {
             parent: edge,
         })
     };
-    house.moved_by("edge", vec![create(blue, phantom, "blue")]).await;
-    house
+    installation.moved_by("edge", vec![create(blue, phantom, "blue")]).await;
+    installation
         .moved_by("edge", vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: blue })])
         .await;
-    let id = house.control.propose(&house.ada, edge).await.unwrap();
+    let id = installation.control.propose(&installation.ada, edge).await.unwrap();
     for (deployment, stands, said) in [
         (blue, NodeId(Uuid::new_v4()), "another deployment"),
         (DeploymentId(Uuid::new_v4()), phantom, "another node"),
     ] {
         let edit = create(deployment, stands, "green");
-        let refused = house.control.edit(&house.ada, id, 0, vec![edit]).await.unwrap_err();
+        let refused =
+            installation.control.edit(&installation.ada, id, 0, vec![edit]).await.unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (422, "edit_refused"));
         assert!(refused.detail.contains(said) && refused.errors[0].at == "edit 1", "{refused:?}");
     }
     let gone = Edit::AddRole(edit::AddRole { deployment: blue, role: role("app") });
     assert_eq!(
-        house.control.edit(&house.ada, id, 0, vec![gone]).await.unwrap_err().code,
+        installation.control.edit(&installation.ada, id, 0, vec![gone]).await.unwrap_err().code,
         "edit_refused"
     );
     // If a client bypasses this, the database refuses, in a commit too.
@@ -228,7 +270,7 @@ async fn removed_ids_cannot_be_reused() {
     let refused = sqlx::query(back)
         .bind(blue.0)
         .bind(system.0)
-        .execute(house.database.owner())
+        .execute(installation.database.owner())
         .await
         .unwrap_err();
     assert!(migrations::Refusal::of(&refused).is_some(), "{refused}");
@@ -236,38 +278,46 @@ async fn removed_ids_cannot_be_reused() {
 
 #[tokio::test]
 async fn list_edits_count_each_node() {
-    let house = House::new().await;
-    let web = house.id("web").await;
-    let nodes =
-        [house.node(1).await, house.node(2).await, house.node(3).await, house.node(4).await];
+    let installation = Installation::new().await;
+    let web = installation.id("web").await;
+    let nodes = [
+        installation.node(1).await,
+        installation.node(2).await,
+        installation.node(3).await,
+        installation.node(4).await,
+    ];
     let all = Edit::BindNodes(edit::BindNodes {
         deployment: web,
         role: role("app"),
         nodes: nodes.into(),
     });
-    let (proposal, version) = house.propose(&house.ada, "web", vec![all]).await;
-    let said = details(&house, "proposal.edit").await;
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![all]).await;
+    let said = details(&installation, "proposal.edit").await;
     let said = said[0]["edits"][0].as_str().unwrap();
     assert_eq!(said, "bind 4 nodes (n1, n2 and 2 more) to app in web");
-    let id =
-        house.control.submit(&house.ada, proposal, version, "all of them".into()).await.unwrap();
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
-    let bound = house.steps().await.into_iter().filter(|(role, ..)| role == "app").count();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "all of them".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
+    let bound = installation.steps().await.into_iter().filter(|(role, ..)| role == "app").count();
     assert_eq!(bound, 4);
 
     let many: std::collections::BTreeSet<NodeId> =
         (0..1_000).map(|n| NodeId(Uuid::from_u128(n))).collect();
     let list = Edit::BindNodes(edit::BindNodes { deployment: web, role: role("app"), nodes: many });
-    let id = house.control.propose(&house.ada, web).await.unwrap();
-    let refused = house.control.edit(&house.ada, id, 0, vec![list; 51]).await.unwrap_err();
+    let id = installation.control.propose(&installation.ada, web).await.unwrap();
+    let refused =
+        installation.control.edit(&installation.ada, id, 0, vec![list; 51]).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "too_many_nodes"));
 }
 
 #[tokio::test]
 async fn second_record_of_a_machine_is_rejected() {
-    let house = House::new().await;
-    let add = |wish: NodeRequest| house.control.add_node(&house.ada, wish);
+    let installation = Installation::new().await;
+    let add = |wish: NodeRequest| installation.control.add_node(&installation.ada, wish);
     let one = add(at("one", "GW.example.com", 22, &["00-25-90-AA-00-01"])).await.unwrap();
     let taken = |refused: api::Problem, what: &str| {
         assert_eq!((refused.status, refused.code.as_str()), (409, "machine_taken"), "{refused:?}");
@@ -292,7 +342,8 @@ async fn second_record_of_a_machine_is_rejected() {
 
     // The port distinguishes nodes with the same address.
     let two = add(at("two", "gw.example.com", 2222, &["00:25:90:aa:00:02"])).await.unwrap();
-    let change = |version, change| house.control.change_node(&house.ada, two, version, change);
+    let change =
+        |version, change| installation.control.change_node(&installation.ada, two, version, change);
     let port = |port| NodeChange {
         connection: Some(WayChange { port: Some(port), ..WayChange::default() }),
         ..NodeChange::default()
@@ -307,7 +358,7 @@ async fn second_record_of_a_machine_is_rejected() {
     );
     assert_eq!(change(1, port(2223)).await.unwrap(), 2);
 
-    house.control.take_out_node(&house.ada, one, None).await.unwrap();
+    installation.control.take_out_node(&installation.ada, one, None).await.unwrap();
     assert_eq!(change(2, port(22)).await.unwrap(), 3, "whose it was is gone");
     for twice in [at("x", "10.0.0.3", 22, &["00:25:90:aa:00:03", "00-25-90-aa-00-03"]), {
         let mut wish = at("x", "10.0.0.3", 22, &[]);
@@ -321,7 +372,7 @@ async fn second_record_of_a_machine_is_rejected() {
 
 #[tokio::test]
 async fn parallel_adds_of_one_machine_make_one_record() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     for (one, other) in [
         (at("a", "10.0.0.7", 22, &[]), at("b", "10.0.0.7", 22, &[])),
         (
@@ -329,17 +380,17 @@ async fn parallel_adds_of_one_machine_make_one_record() {
             at("d", "10.0.0.9", 22, &["00:25:90:aa:00:01"]),
         ),
     ] {
-        let mut held = house.database.app().begin().await.unwrap();
+        let mut held = installation.database.app().begin().await.unwrap();
         sqlx::query("SELECT pg_advisory_xact_lock($1)")
             .bind(migrations::ROOT_LOCK)
             .execute(&mut *held)
             .await
             .unwrap();
         let between = async {
-            house.somebody_waits().await;
+            installation.somebody_waits().await;
             held.commit().await.unwrap();
         };
-        let add = |wish| house.control.add_node(&house.ada, wish);
+        let add = |wish| installation.control.add_node(&installation.ada, wish);
         let (one, other, ()) = tokio::join!(add(one), add(other), between);
         assert_eq!(usize::from(one.is_ok()) + usize::from(other.is_ok()), 1, "{one:?} {other:?}");
         assert_eq!(one.err().or(other.err()).unwrap().code, "machine_taken");
@@ -348,18 +399,18 @@ async fn parallel_adds_of_one_machine_make_one_record() {
 
 #[tokio::test]
 async fn duplicates_in_old_records_do_not_block_changes() {
-    let house = House::new().await;
-    let one = house
+    let installation = Installation::new().await;
+    let one = installation
         .control
-        .add_node(&house.ada, at("one", "10.0.0.7", 22, &["00:25:90:aa:00:01"]))
+        .add_node(&installation.ada, at("one", "10.0.0.7", 22, &["00:25:90:aa:00:01"]))
         .await
         .unwrap();
-    let two = house
+    let two = installation
         .control
-        .add_node(&house.ada, at("two", "10.0.0.8", 22, &["00:25:90:aa:00:02"]))
+        .add_node(&installation.ada, at("two", "10.0.0.8", 22, &["00:25:90:aa:00:02"]))
         .await
         .unwrap();
-    let owner = house.database.owner();
+    let owner = installation.database.owner();
     sqlx::query("ALTER TABLE node DISABLE TRIGGER guard_node_machine")
         .execute(owner)
         .await
@@ -371,7 +422,8 @@ async fn duplicates_in_old_records_do_not_block_changes() {
         .await
         .unwrap();
     sqlx::query("ALTER TABLE node ENABLE TRIGGER guard_node_machine").execute(owner).await.unwrap();
-    let change = |version, change| house.control.change_node(&house.ada, two, version, change);
+    let change =
+        |version, change| installation.control.change_node(&installation.ada, two, version, change);
     let said = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
     assert_eq!(change(1, said).await.unwrap(), 2);
     let user = WayChange { user: Some("gantry".into()), ..WayChange::default() };
@@ -397,15 +449,15 @@ fn each_says(refused: &api::Problem, wanted: &[(&str, &str)]) {
 
 #[tokio::test]
 async fn nodes_in_text_equal_nodes_added_singly() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let text = "# rack 1\r\n\r\none.records.example.com root=/srv/records/one mac=0025.90aa.0001\r\n\
                 serial=CN-0F8S7 domain=records.example.com \"root=/srv/records/my two\"";
-    let added = house.control.add_nodes(&house.ada, text).await.unwrap();
+    let added = installation.control.add_nodes(&installation.ada, text).await.unwrap();
     let names: Vec<&str> = added.nodes.iter().map(|node| node.fqdn.as_str()).collect();
     assert_eq!(names, ["one.records.example.com", "scn0f8s7.records.example.com"]);
     let [one, two] = [0, 1].map(|at| added.nodes[at].node.to_string());
-    let one = house.control.node(&house.ada, &one).await.unwrap();
-    let two = house.control.node(&house.ada, &two).await.unwrap();
+    let one = installation.control.node(&installation.ada, &one).await.unwrap();
+    let two = installation.control.node(&installation.ada, &two).await.unwrap();
     assert_eq!(
         (one.fqdn.as_str(), one.macs, one.added_by.as_deref()),
         (names[0], vec!["00:25:90:aa:00:01".to_owned()], Some("ada"))
@@ -414,7 +466,7 @@ async fn nodes_in_text_equal_nodes_added_singly() {
         (two.connection.root.as_str(), two.serial.as_str()),
         ("/srv/records/my two", "CN-0F8S7")
     );
-    let noted: Vec<Value> = details(&house, "node.add")
+    let noted: Vec<Value> = details(&installation, "node.add")
         .await
         .into_iter()
         .map(|detail| detail["fqdn"].clone())
@@ -424,9 +476,9 @@ async fn nodes_in_text_equal_nodes_added_singly() {
 
 #[tokio::test]
 async fn invalid_lines_are_all_reported_and_nothing_added() {
-    let house = House::new().await;
-    let before = house.traces().await;
-    let add = async |text: &str| house.control.add_nodes(&house.ada, text).await;
+    let installation = Installation::new().await;
+    let before = installation.traces().await;
+    let add = async |text: &str| installation.control.add_nodes(&installation.ada, text).await;
     let wrong = "# rack 1\none.records.example.com root=/srv/records/one\nweb root=/srv/records/web\n\
                  ONE.records.example.com root=/srv/records/two\nthree.records.example.com rot=/srv/records/three\n\
                  four.records.example.com ssh=10.0.0.4\nfive.records.example.com root=/";
@@ -444,14 +496,14 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
         ("line 7", "absolute path"),
     ];
     each_says(&refused, &wanted);
-    assert_eq!(house.traces().await, before);
+    assert_eq!(installation.traces().await, before);
 
-    house
+    installation
         .control
-        .add_node(&house.ada, at("there", "10.0.0.7", 22, &["00:25:90:aa:00:01"]))
+        .add_node(&installation.ada, at("there", "10.0.0.7", 22, &["00:25:90:aa:00:01"]))
         .await
         .unwrap();
-    let before = house.traces().await;
+    let before = installation.traces().await;
     let taken = "one.records.example.com root=/srv/records/one\nthere.records.example.com root=/srv/records/there\n\
                  two.records.example.com root=/srv/records/one/two\nthree.records.example.com root=/srv/records/three mac=00:25:90:aa:00:01\n\
                  four.records.example.com root=/srv/records/four";
@@ -467,7 +519,7 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
     ];
     each_says(&refused, &wanted);
     assert_eq!(
-        house.traces().await,
+        installation.traces().await,
         before,
         "those before and behind a wrong line are not there either"
     );
@@ -477,25 +529,25 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
 
 #[tokio::test]
 async fn parallel_adds_of_texts_do_not_deadlock() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let text =
         "a.records.example.com root=/srv/records/a\nb.records.example.com root=/srv/records/b";
     let turned =
         "b.records.example.com root=/srv/records/b\na.records.example.com root=/srv/records/a";
-    let mut held = house.database.app().begin().await.unwrap();
+    let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::ROOT_LOCK)
         .execute(&mut *held)
         .await
         .unwrap();
     let between = async {
-        house.so_many_wait(3).await;
+        installation.so_many_wait(3).await;
         held.commit().await.unwrap();
     };
     let (many, others, one, ()) = tokio::join!(
-        house.control.add_nodes(&house.ada, text),
-        house.control.add_nodes(&house.bo, turned),
-        house.control.add_node(&house.cy, wish("b", "/srv/records/c")),
+        installation.control.add_nodes(&installation.ada, text),
+        installation.control.add_nodes(&installation.bo, turned),
+        installation.control.add_node(&installation.cy, wish("b", "/srv/records/c")),
         between
     );
     let ends = [many.map(drop), others.map(drop), one.map(drop)];

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::nodes::{HealthChecksWanted, NodeChange, NodeNoderolesWanted, NodeView, WayChange};
+use api::nodes::{HealthChecksQuery, NodeChange, NodeNoderolesQuery, NodeView, WayChange};
 use api::nodes::{NodeRequest, SshRequest};
 use api::runs::StepState;
 use control::Seen;
@@ -15,10 +15,10 @@ use engine::ids::{BlueprintNumber, NodeId, NoderoleId, ProposalId, RoleName};
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use store::nodes::{AsOf, CarriedFilter, Looked};
+use store::nodes::{AsOf, Looked, NodeNoderoleFilter};
 use store::runs::RunEnd;
 
-use crate::house::{House, fqdn};
+use crate::installation::{Installation, fqdn};
 
 const HOST_KEY: &str =
     "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
@@ -35,35 +35,39 @@ pub fn ssh() -> SshRequest {
     }
 }
 
-pub async fn machine(house: &House, name: &str) -> NodeId {
+pub async fn machine(installation: &Installation, name: &str) -> NodeId {
     let wish = NodeRequest {
         ssh: Some(ssh()),
         macs: vec!["00:25:90:aa:00:01".into()],
         ..NodeRequest::named(name, "")
     };
-    house.control.add_node(&house.ada, wish).await.unwrap()
+    installation.control.add_node(&installation.ada, wish).await.unwrap()
 }
 
-async fn admin(house: &House) -> Actor {
+async fn admin(installation: &Installation) -> Actor {
     let new = NewPerson::human("root", [Permission::Operator, Permission::Admin]);
-    house.people.create_person(None, &new).await.unwrap();
-    house.people.sign_in_as_owner("root").await.unwrap()
+    installation.people.create_person(None, &new).await.unwrap();
+    installation.people.sign_in_as_owner("root").await.unwrap()
 }
 
-async fn viewer(house: &House) -> Actor {
-    house.people.create_person(None, &NewPerson::human("eve", [Permission::Viewer])).await.unwrap();
-    house.people.sign_in_as_owner("eve").await.unwrap()
+async fn viewer(installation: &Installation) -> Actor {
+    installation
+        .people
+        .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
+        .await
+        .unwrap();
+    installation.people.sign_in_as_owner("eve").await.unwrap()
 }
 
-async fn one<T>(house: &House, sql: &'static str) -> T
+async fn one<T>(installation: &Installation, sql: &'static str) -> T
 where
     T: for<'r> sqlx::Decode<'r, sqlx::Postgres> + sqlx::Type<sqlx::Postgres> + Send + Unpin,
 {
-    sqlx::query_scalar(sql).fetch_one(house.database.owner()).await.unwrap()
+    sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap()
 }
 
-async fn sql(house: &House, sql: &str) {
-    sqlx::query(AssertSqlSafe(sql)).execute(house.database.owner()).await.unwrap();
+async fn sql(installation: &Installation, sql: &str) {
+    sqlx::query(AssertSqlSafe(sql)).execute(installation.database.owner()).await.unwrap();
 }
 
 fn way(way: WayChange) -> NodeChange {
@@ -75,23 +79,23 @@ fn code(refused: Result<i32, Problem>) -> (u16, String) {
 }
 
 /// The versions that a health check reads at its start.
-pub async fn as_of(house: &House, node: NodeId) -> AsOf {
+pub async fn as_of(installation: &Installation, node: NodeId) -> AsOf {
     let sql = "SELECT connection_no, report_no FROM node WHERE id = $1";
-    sqlx::query_as(sql).bind(node.0).fetch_one(house.database.owner()).await.unwrap()
+    sqlx::query_as(sql).bind(node.0).fetch_one(installation.database.owner()).await.unwrap()
 }
 
-async fn look(house: &House, node: NodeId, came: Result<&str, &str>) -> bool {
-    look_at(house, node, came, Vec::new()).await
+async fn look(installation: &Installation, node: NodeId, came: Result<&str, &str>) -> bool {
+    look_at(installation, node, came, Vec::new()).await
 }
 
 async fn look_at(
-    house: &House,
+    installation: &Installation,
     node: NodeId,
     came: Result<&str, &str>,
     tried: Vec<TriedAddress>,
 ) -> bool {
     let looked = Looked {
-        as_of: as_of(house, node).await,
+        as_of: as_of(installation, node).await,
         tried,
         address: "10.0.3.7".into(),
         came: came.map(str::to_owned).map_err(str::to_owned),
@@ -99,16 +103,16 @@ async fn look_at(
         took: Duration::ZERO,
         by: "w".into(),
     };
-    store::nodes::record_health_check(house.database.worker(), node, &looked).await.unwrap()
+    store::nodes::record_health_check(installation.database.worker(), node, &looked).await.unwrap()
 }
 
 #[tokio::test]
 async fn node_page_shows_everything_except_secrets() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
-    let eve = viewer(&house).await;
-    let shown = house.control.node(&eve, "m1.rack1.example.com").await.unwrap();
-    let by_id = house.control.node(&eve, &id.to_string()).await.unwrap();
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
+    let eve = viewer(&installation).await;
+    let shown = installation.control.node(&eve, "m1.rack1.example.com").await.unwrap();
+    let by_id = installation.control.node(&eve, &id.to_string()).await.unwrap();
     // Transactions of other tests move the journal's cursor.
     assert_eq!(NodeView { cursor: shown.cursor, ..by_id }, shown);
     let reached = shown.connection.ssh.unwrap();
@@ -123,9 +127,9 @@ async fn node_page_shows_everything_except_secrets() {
     assert!(shown.may_change.is_err(), "eve only looks");
 
     for came in [Err("refused"), Ok("boot-1"), Err("refused")] {
-        look(&house, id, came).await;
+        look(&installation, id, came).await;
     }
-    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    let shown = installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap();
     let looks: Vec<(bool, &str)> =
         shown.health_checks.iter().map(|look| (look.reached, look.message.as_str())).collect();
     assert_eq!(looks, [(false, "refused"), (true, ""), (false, "refused")], "newest first");
@@ -138,8 +142,8 @@ async fn node_page_shows_everything_except_secrets() {
         ("confirmed", Some("boot-1"))
     );
 
-    house.bound("web", 2, "app").await;
-    let bound = house.control.node(&eve, fqdn(2).as_str()).await.unwrap();
+    installation.bound("web", 2, "app").await;
+    let bound = installation.control.node(&eve, fqdn(2).as_str()).await.unwrap();
     let carried: Vec<&str> =
         bound.noderoles.iter().map(|noderole| noderole.role.as_str()).collect();
     assert_eq!(carried, ["base", "runtime", "app"], "in the order in which they run");
@@ -147,23 +151,23 @@ async fn node_page_shows_everything_except_secrets() {
     for name in
         ["nobody.rack1.example.com", "x", "00000000-0000-0000-0000-000000000001", "\u{202e}"]
     {
-        assert_eq!(house.control.node(&eve, name).await.unwrap_err().status, 404, "{name}");
+        assert_eq!(installation.control.node(&eve, name).await.unwrap_err().status, 404, "{name}");
     }
 }
 
 #[tokio::test]
 async fn last_fifty_health_checks_are_paged() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
     for n in 0..60 {
-        look(&house, id, Err(&format!("look {n}"))).await;
+        look(&installation, id, Err(&format!("look {n}"))).await;
     }
-    let walked = async |wanted: HealthChecksWanted| {
+    let walked = async |wanted: HealthChecksQuery| {
         let (mut said, mut wanted) = (Vec::new(), wanted);
         loop {
-            let page = house
+            let page = installation
                 .control
-                .node_looks(&house.ada, "m1.rack1.example.com", &wanted)
+                .node_looks(&installation.ada, "m1.rack1.example.com", &wanted)
                 .await
                 .unwrap();
             assert!(page.health_checks.len() <= control::LOOKS);
@@ -176,25 +180,28 @@ async fn last_fifty_health_checks_are_paged() {
     };
     // Two health checks may share a millisecond; each must be listed once.
     let mut kept: Vec<String> = (10..60).rev().map(|n| format!("look {n}")).collect();
-    assert_eq!(walked(HealthChecksWanted::default()).await, kept);
+    assert_eq!(walked(HealthChecksQuery::default()).await, kept);
     kept.reverse();
     let oldest_first =
-        HealthChecksWanted { sort: "at".parse().unwrap(), ..HealthChecksWanted::default() };
+        HealthChecksQuery { sort: "at".parse().unwrap(), ..HealthChecksQuery::default() };
     assert_eq!(walked(oldest_first).await, kept);
 }
 
 #[tokio::test]
 async fn health_checks_are_filtered_by_result_and_text() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
-    look(&house, id, Err("Connection refused")).await;
-    look(&house, id, Err("100% of 5 seconds")).await;
-    look(&house, id, Ok("boot-1")).await;
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
+    look(&installation, id, Err("Connection refused")).await;
+    look(&installation, id, Err("100% of 5 seconds")).await;
+    look(&installation, id, Ok("boot-1")).await;
     let found = async |reached: Option<bool>, text: &str| {
         let wanted =
-            HealthChecksWanted { reached, text: text.to_owned(), ..HealthChecksWanted::default() };
-        let page =
-            house.control.node_looks(&house.ada, "m1.rack1.example.com", &wanted).await.unwrap();
+            HealthChecksQuery { reached, text: text.to_owned(), ..HealthChecksQuery::default() };
+        let page = installation
+            .control
+            .node_looks(&installation.ada, "m1.rack1.example.com", &wanted)
+            .await
+            .unwrap();
         page.health_checks.len()
     };
     assert_eq!(
@@ -215,16 +222,16 @@ async fn health_checks_are_filtered_by_result_and_text() {
         reached: false,
         error: "No route to host".into(),
     };
-    look_at(&house, id, Ok("boot-1"), vec![failed]).await;
+    look_at(&installation, id, Ok("boot-1"), vec![failed]).await;
     assert_eq!((found(None, "192.0.2.7").await, found(None, "no ROUTE").await), (1, 1));
     for place in ["soon", "-5", "at~-5", "9223372036854775807"] {
-        let wanted = HealthChecksWanted {
+        let wanted = HealthChecksQuery {
             before: Some(place.to_owned().into()),
-            ..HealthChecksWanted::default()
+            ..HealthChecksQuery::default()
         };
-        let refused = house
+        let refused = installation
             .control
-            .node_looks(&house.ada, "m1.rack1.example.com", &wanted)
+            .node_looks(&installation.ada, "m1.rack1.example.com", &wanted)
             .await
             .unwrap_err();
         assert_eq!(refused.status, 400, "{place}");
@@ -234,13 +241,13 @@ async fn health_checks_are_filtered_by_result_and_text() {
 #[tokio::test]
 async fn noderoles_are_paged_in_run_order() {
     const NAME: &str = "n1.house.example.com";
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let n1 = house.node(1).await;
-    let shown = house.control.node(&house.ada, NAME).await.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let n1 = installation.node(1).await;
+    let shown = installation.control.node(&installation.ada, NAME).await.unwrap();
     let all: Vec<_> = shown.noderoles.iter().map(|carried| carried.id).collect();
     assert!(all.len() > 2 && !shown.more_noderoles, "{shown:?}");
-    let mut connection = house.database.app().acquire().await.unwrap();
+    let mut connection = installation.database.app().acquire().await.unwrap();
     for (descending, order) in [(false, "order"), (true, "-order")] {
         let mut wanted = all.clone();
         if descending {
@@ -248,19 +255,20 @@ async fn noderoles_are_paged_in_run_order() {
         }
         let (mut walked, mut behind) = (Vec::new(), None);
         loop {
-            let filter = CarriedFilter { descending, behind, ..CarriedFilter::default() };
+            let filter = NodeNoderoleFilter { descending, behind, ..NodeNoderoleFilter::default() };
             let rows =
                 store::nodes::noderoles_of_node(&mut connection, n1, filter, 1).await.unwrap();
             let Some(row) = rows.first() else { break };
             behind = Some((row.rank, row.step_id));
             walked.push(NoderoleId(row.noderole_id));
             let after = Some(format!("{order}~-{}~-{}", row.rank, row.step_id).into());
-            let rest = NodeNoderolesWanted {
+            let rest = NodeNoderolesQuery {
                 sort: order.parse().unwrap(),
                 after,
-                ..NodeNoderolesWanted::default()
+                ..NodeNoderolesQuery::default()
             };
-            let rest = house.control.node_noderoles(&house.ada, NAME, &rest).await.unwrap();
+            let rest =
+                installation.control.node_noderoles(&installation.ada, NAME, &rest).await.unwrap();
             let rest: Vec<_> = rest.noderoles.iter().map(|carried| carried.id).collect();
             assert_eq!(rest, wanted[walked.len()..], "{order}");
         }
@@ -268,8 +276,14 @@ async fn noderoles_are_paged_in_run_order() {
     }
     let found = async |state: Option<StepState>, role: &str| {
         let wanted =
-            NodeNoderolesWanted { state, role: role.to_owned(), ..NodeNoderolesWanted::default() };
-        house.control.node_noderoles(&house.ada, NAME, &wanted).await.unwrap().noderoles.len()
+            NodeNoderolesQuery { state, role: role.to_owned(), ..NodeNoderolesQuery::default() };
+        installation
+            .control
+            .node_noderoles(&installation.ada, NAME, &wanted)
+            .await
+            .unwrap()
+            .noderoles
+            .len()
     };
     let state = shown.noderoles[0].state;
     let alike = shown.noderoles.iter().filter(|carried| carried.state == state).count();
@@ -285,20 +299,24 @@ async fn noderoles_are_paged_in_run_order() {
     for place in
         ["x", "order~-0", "order~-0~-x", "order~-9999999999~-00000000-0000-0000-0000-000000000001"]
     {
-        let wanted = NodeNoderolesWanted {
+        let wanted = NodeNoderolesQuery {
             after: Some(place.to_owned().into()),
-            ..NodeNoderolesWanted::default()
+            ..NodeNoderolesQuery::default()
         };
-        let refused = house.control.node_noderoles(&house.ada, NAME, &wanted).await.unwrap_err();
+        let refused = installation
+            .control
+            .node_noderoles(&installation.ada, NAME, &wanted)
+            .await
+            .unwrap_err();
         assert_eq!(refused.status, 400, "{place}");
     }
 }
 
 #[tokio::test]
 async fn change_requires_current_version_of_record() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
-    let eve = viewer(&house).await;
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
+    let eve = viewer(&installation).await;
     let change = NodeChange {
         description: Some(" By the door ".into()),
         serial: Some("CN-1".into()),
@@ -310,21 +328,24 @@ async fn change_requires_current_version_of_record() {
         }),
         ..NodeChange::default()
     };
-    let forbidden = house.control.change_node(&eve, id, 1, change.clone()).await;
+    let forbidden = installation.control.change_node(&eve, id, 1, change.clone()).await;
     assert_eq!(code(forbidden), (403, "forbidden".into()));
-    look(&house, id, Ok("boot-1")).await;
-    assert_eq!(house.control.change_node(&house.ada, id, 1, change.clone()).await.unwrap(), 2);
+    look(&installation, id, Ok("boot-1")).await;
     assert_eq!(
-        house.control.change_node(&house.ada, id, 2, change.clone()).await.unwrap(),
+        installation.control.change_node(&installation.ada, id, 1, change.clone()).await.unwrap(),
+        2
+    );
+    assert_eq!(
+        installation.control.change_node(&installation.ada, id, 2, change.clone()).await.unwrap(),
         2,
         "nothing changed"
     );
     assert_eq!(
-        code(house.control.change_node(&house.bo, id, 1, change).await),
+        code(installation.control.change_node(&installation.bo, id, 1, change).await),
         (412, "changed_meanwhile".into())
     );
 
-    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    let shown = installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.description.as_str(), shown.serial.as_str()), ("By the door", "CN-1"));
     assert_eq!(shown.hints, json!({"rack": 7}));
     let reached = shown.connection.ssh.unwrap();
@@ -334,12 +355,13 @@ async fn change_requires_current_version_of_record() {
     );
     assert_eq!(shown.status.joined, "none", "nobody has been let in there");
     let due: bool = one(
-        &house,
+        &installation,
         "SELECT health_checked_at IS NULL FROM node WHERE fqdn = 'm1.rack1.example.com'",
     )
     .await;
     assert!(due, "somebody looks at once");
-    let audit: Value = one(&house, "SELECT detail FROM audit WHERE action = 'node.change'").await;
+    let audit: Value =
+        one(&installation, "SELECT detail FROM audit WHERE action = 'node.change'").await;
     assert_eq!(
         audit["addresses"],
         json!({"was": ["10.0.3.7", "m1.mgmt.example.com"], "is": ["10.0.3.8"]})
@@ -354,80 +376,104 @@ async fn change_requires_current_version_of_record() {
         way(WayChange { root: Some("/a/../b".into()), ..WayChange::default() }),
     ] {
         assert_eq!(
-            code(house.control.change_node(&house.ada, id, 2, bad.clone()).await).0,
+            code(installation.control.change_node(&installation.ada, id, 2, bad.clone()).await).0,
             400,
             "{bad:?}"
         );
     }
     let local = way(WayChange { user: Some("root".into()), ..WayChange::default() });
     assert_eq!(
-        code(house.control.change_node(&house.ada, house.node(1).await, 1, local).await).0,
+        code(
+            installation
+                .control
+                .change_node(&installation.ada, installation.node(1).await, 1, local)
+                .await
+        )
+        .0,
         400
     );
-    assert_eq!(house.control.take_out_node(&house.ada, id, Some(1)).await.unwrap_err().status, 412);
-    house.control.take_out_node(&house.ada, id, Some(2)).await.unwrap();
     assert_eq!(
-        code(house.control.change_node(&house.ada, id, 2, NodeChange::default()).await).0,
+        installation
+            .control
+            .take_out_node(&installation.ada, id, Some(1))
+            .await
+            .unwrap_err()
+            .status,
+        412
+    );
+    installation.control.take_out_node(&installation.ada, id, Some(2)).await.unwrap();
+    assert_eq!(
+        code(
+            installation.control.change_node(&installation.ada, id, 2, NodeChange::default()).await
+        )
+        .0,
         404
     );
 }
 
 #[tokio::test]
 async fn connection_in_blueprint_is_changed_by_proposal_only() {
-    let house = House::new().await;
-    let root = admin(&house).await;
-    house.bound("web", 1, "app").await;
-    let n1 = house.node(1).await;
+    let installation = Installation::new().await;
+    let root = admin(&installation).await;
+    installation.bound("web", 1, "app").await;
+    let n1 = installation.node(1).await;
     let elsewhere =
         way(WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() });
     let hints = NodeChange { hints: Some(json!({"rack": 7})), ..NodeChange::default() };
-    for by in [&house.ada, &root] {
-        let refused = house.control.change_node(by, n1, 1, elsewhere.clone()).await.unwrap_err();
+    for by in [&installation.ada, &root] {
+        let refused =
+            installation.control.change_node(by, n1, 1, elsewhere.clone()).await.unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (409, "in_blueprint"));
         let command = format!("gantry node edit {} --root /srv/elsewhere/n1 --propose", fqdn(1));
         assert!(refused.detail.contains(&command), "{refused:?}");
         assert_eq!(
-            code(house.control.change_node(by, n1, 1, hints.clone()).await),
+            code(installation.control.change_node(by, n1, 1, hints.clone()).await),
             (409, "in_blueprint".into())
         );
     }
     // The description is not part of the desired state.
     let said = NodeChange { description: Some("By the door".into()), ..NodeChange::default() };
-    assert_eq!(house.control.change_node(&house.ada, n1, 1, said).await.unwrap(), 2);
+    assert_eq!(installation.control.change_node(&installation.ada, n1, 1, said).await.unwrap(), 2);
 }
 
 /// Commits edits through an approved proposal on a node.
 async fn reviewed(
-    house: &House,
+    installation: &Installation,
     node: NodeId,
     edits: Vec<Edit>,
 ) -> Result<BlueprintNumber, Problem> {
-    let proposal = house.control.propose_on_node(&house.ada, node).await?;
-    let version = house.control.node_proposal(&house.ada, proposal).await?.proposal.version;
-    let version = house.control.edit(&house.ada, proposal, version, edits).await?;
-    let submission =
-        house.control.submit(&house.ada, proposal, version, "A new connection".into()).await?;
-    house.control.judge(&house.bo, submission, VerdictKind::Approve, String::new()).await?;
-    house.control.commit(&house.ada, submission).await
+    let proposal = installation.control.propose_on_node(&installation.ada, node).await?;
+    let version =
+        installation.control.node_proposal(&installation.ada, proposal).await?.proposal.version;
+    let version = installation.control.edit(&installation.ada, proposal, version, edits).await?;
+    let submission = installation
+        .control
+        .submit(&installation.ada, proposal, version, "A new connection".into())
+        .await?;
+    installation
+        .control
+        .judge(&installation.bo, submission, VerdictKind::Approve, String::new())
+        .await?;
+    installation.control.commit(&installation.ada, submission).await
 }
 
 #[tokio::test]
 async fn reviewed_connection_moves_the_record() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let n1 = house.node(1).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let n1 = installation.node(1).await;
     let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
     let edits = vec![
         Edit::SetConnection(edit::SetConnection { node: n1, connection: connection.clone() }),
         Edit::SetHints(edit::SetHints { node: n1, hints: json!({"rack": 7}) }),
     ];
-    reviewed(&house, n1, edits).await.unwrap();
-    let shown = house.control.node(&house.ada, fqdn(1).as_str()).await.unwrap();
+    reviewed(&installation, n1, edits).await.unwrap();
+    let shown = installation.control.node(&installation.ada, fqdn(1).as_str()).await.unwrap();
     assert_eq!(
         (shown.connection.root.as_str(), shown.hints),
         ("/srv/elsewhere/n1", json!({"rack": 7}))
     );
-    let found: Vec<_> = house.control.verify().await.unwrap().discrepancies;
+    let found: Vec<_> = installation.control.verify().await.unwrap().discrepancies;
     assert!(found.is_empty(), "{found:?}");
 
     let ssh = Edit::SetConnection(edit::SetConnection {
@@ -435,12 +481,14 @@ async fn reviewed_connection_moves_the_record() {
         connection: WayChange { port: Some(2222), ..WayChange::default() },
     });
     assert_eq!(
-        reviewed(&house, n1, vec![ssh]).await.unwrap_err().code,
+        reviewed(&installation, n1, vec![ssh]).await.unwrap_err().code,
         "edit_refused",
         "a folder has no port"
     );
-    let bare = Edit::SetConnection(edit::SetConnection { node: house.node(2).await, connection });
-    let refused = reviewed(&house, house.node(2).await, vec![bare]).await.unwrap_err();
+    let bare =
+        Edit::SetConnection(edit::SetConnection { node: installation.node(2).await, connection });
+    let refused =
+        reviewed(&installation, installation.node(2).await, vec![bare]).await.unwrap_err();
     assert!(refused.detail.contains("gantry node edit"), "{refused:?}");
 }
 
@@ -448,41 +496,41 @@ async fn reviewed_connection_moves_the_record() {
 /// has.
 #[tokio::test]
 async fn node_that_had_other_roles_is_removed() {
-    let house = House::new().await;
-    house.bound("web", 1, "still").await;
-    let n1 = house.node(1).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "still").await;
+    let n1 = installation.node(1).await;
     let noderole = engine::cluster::NoderoleKey::first(RoleName::parse("still").unwrap());
     let unbind = Edit::Unbind(edit::Unbind { node: n1, noderole, with_dependents: false });
-    store::runs::set_node_alive(house.database.owner(), n1, true).await.unwrap();
+    store::runs::set_node_alive(installation.database.owner(), n1, true).await.unwrap();
     for edit in [unbind, Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() })]
     {
-        let submission = house.submit(&house.ada, "web", vec![edit]).await;
-        house.approve(&house.bo, submission).await;
-        house.commit(&house.ada, submission).await.unwrap();
+        let submission = installation.submit(&installation.ada, "web", vec![edit]).await;
+        installation.approve(&installation.bo, submission).await;
+        installation.commit(&installation.ada, submission).await.unwrap();
     }
     let sql = "SELECT count(*) FROM step WHERE node_id = $1 AND state = 'gone' AND NOT node_fits";
     let gone: i64 =
-        sqlx::query_scalar(sql).bind(n1.0).fetch_one(house.database.owner()).await.unwrap();
+        sqlx::query_scalar(sql).bind(n1.0).fetch_one(installation.database.owner()).await.unwrap();
     assert!(gone > 0);
 }
 
 #[tokio::test]
 async fn reviewed_connection_to_refused_address_is_rejected() {
-    let house = House::new().await;
-    let node = machine(&house, "m1.rack1.example.com").await;
+    let installation = Installation::new().await;
+    let node = machine(&installation, "m1.rack1.example.com").await;
     let bind = Edit::Bind(edit::Bind {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         node,
         role: RoleName::parse("app").unwrap(),
     });
-    let bound = house.submit(&house.ada, "web", vec![bind]).await;
-    house.approve(&house.bo, bound).await;
-    house.commit(&house.ada, bound).await.unwrap();
+    let bound = installation.submit(&installation.ada, "web", vec![bind]).await;
+    installation.approve(&installation.bo, bound).await;
+    installation.commit(&installation.ada, bound).await.unwrap();
     for address in ["169.254.169.254", "metadata.google.internal", "127.0.0.1"] {
         let connection =
             WayChange { addresses: Some(vec![address.into()]), ..WayChange::default() };
         let refused = reviewed(
-            &house,
+            &installation,
             node,
             vec![Edit::SetConnection(edit::SetConnection { node, connection })],
         )
@@ -495,17 +543,17 @@ async fn reviewed_connection_to_refused_address_is_rejected() {
 
 #[tokio::test]
 async fn connection_stays_while_a_run_is_open() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let n1 = house.node(1).await;
-    house.worker().await;
-    store::runs::set_node_alive(house.database.owner(), n1, true).await.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let n1 = installation.node(1).await;
+    installation.worker().await;
+    store::runs::set_node_alive(installation.database.owner(), n1, true).await.unwrap();
     let claimed =
-        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        store::runs::claim_runs(installation.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
     let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
     let refused = reviewed(
-        &house,
+        &installation,
         n1,
         vec![Edit::SetConnection(edit::SetConnection { node: n1, connection })],
     )
@@ -519,90 +567,102 @@ async fn connection_stays_while_a_run_is_open() {
 /// address.
 #[tokio::test]
 async fn changed_record_voids_the_approved_review() {
-    let house = House::new().await;
-    let n2 = house.node(2).await;
+    let installation = Installation::new().await;
+    let n2 = installation.node(2).await;
     for change in [
         way(WayChange { root: Some("/srv/elsewhere/n2".into()), ..WayChange::default() }),
         NodeChange { hints: Some(json!({"rack": 7})), ..NodeChange::default() },
     ] {
         let deployment = "web";
         let bind = Edit::Bind(edit::Bind {
-            deployment: house.id(deployment).await,
+            deployment: installation.id(deployment).await,
             node: n2,
             role: RoleName::parse("app").unwrap(),
         });
-        let (proposal, version) = house.propose(&house.ada, deployment, vec![bind]).await;
-        let submission =
-            house.control.submit(&house.ada, proposal, version, "Bind n2".into()).await.unwrap();
-        house
+        let (proposal, version) =
+            installation.propose(&installation.ada, deployment, vec![bind]).await;
+        let submission = installation
             .control
-            .judge(&house.bo, submission, VerdictKind::Approve, String::new())
+            .submit(&installation.ada, proposal, version, "Bind n2".into())
             .await
             .unwrap();
-        let now = house.control.node(&house.ada, fqdn(2).as_str()).await.unwrap().version;
-        house.control.change_node(&house.ada, n2, now, change).await.unwrap();
-        let refused = house.control.commit(&house.ada, submission).await.unwrap_err();
+        installation
+            .control
+            .judge(&installation.bo, submission, VerdictKind::Approve, String::new())
+            .await
+            .unwrap();
+        let now =
+            installation.control.node(&installation.ada, fqdn(2).as_str()).await.unwrap().version;
+        installation.control.change_node(&installation.ada, n2, now, change).await.unwrap();
+        let refused = installation.control.commit(&installation.ada, submission).await.unwrap_err();
         assert_eq!(refused.status, 409, "{refused:?}");
-        let review = house.control.review(&house.ada, submission).await.unwrap();
+        let review = installation.control.review(&installation.ada, submission).await.unwrap();
         let became = review.replaced_by.expect("it is planned again");
         assert_eq!(became.moved, [format!("the record of node {}", fqdn(2))]);
         assert!(
             became.after.is_none() && became.refused[0].at == fqdn(2).as_str(),
             "its author looks first: {became:?}"
         );
-        let version = version_of(&house, proposal).await;
-        let again =
-            house.control.submit(&house.ada, proposal, version, "Bind n2".into()).await.unwrap();
-        let again = house.control.review(&house.ada, again).await.unwrap();
+        let version = version_of(&installation, proposal).await;
+        let again = installation
+            .control
+            .submit(&installation.ada, proposal, version, "Bind n2".into())
+            .await
+            .unwrap();
+        let again = installation.control.review(&installation.ada, again).await.unwrap();
         assert!(again.verdicts.is_empty() && again.blueprint.is_none());
         assert_eq!(again.replaces.map(|came| came.before), Some(submission));
         let doc: Option<Vec<u8>> =
-            one(&house, "SELECT doc FROM node WHERE fqdn = 'n2.house.example.com'").await;
+            one(&installation, "SELECT doc FROM node WHERE fqdn = 'n2.house.example.com'").await;
         assert!(doc.is_none(), "nothing was committed");
-        house
+        installation
             .control
-            .discard(&house.ada, proposal, version_of(&house, proposal).await)
+            .discard(&installation.ada, proposal, version_of(&installation, proposal).await)
             .await
             .unwrap();
     }
 }
 
-async fn version_of(house: &House, proposal: ProposalId) -> i32 {
+async fn version_of(installation: &Installation, proposal: ProposalId) -> i32 {
     let sql = "SELECT version FROM proposal WHERE id = $1";
-    sqlx::query_scalar(sql).bind(proposal.0).fetch_one(house.database.owner()).await.unwrap()
+    sqlx::query_scalar(sql).bind(proposal.0).fetch_one(installation.database.owner()).await.unwrap()
 }
 
 #[tokio::test]
 async fn maintenance_blocks_new_runs_and_keeps_states() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let n1 = house.node(1).await;
-    let by = house.worker().await;
-    store::runs::set_node_alive(house.database.owner(), n1, true).await.unwrap();
-    let set =
-        |available| house.control.set_available(&house.ada, n1, available, "new disks".into());
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let n1 = installation.node(1).await;
+    let by = installation.worker().await;
+    store::runs::set_node_alive(installation.database.owner(), n1, true).await.unwrap();
+    let set = |available| {
+        installation.control.set_available(&installation.ada, n1, available, "new disks".into())
+    };
     let states = || async {
-        house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>()
+        installation.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>()
     };
     let claim = || async {
-        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs
+        store::runs::claim_runs(installation.database.worker(), Limits::default())
+            .await
+            .unwrap()
+            .runs
     };
 
     let queued = claim().await;
     set(false).await.unwrap();
     assert_eq!(states().await, ["todo", "blocked", "blocked"], "what nobody has yet went back");
-    let outcome: String = one(&house, "SELECT outcome || ', ' || error FROM run").await;
+    let outcome: String = one(&installation, "SELECT outcome || ', ' || error FROM run").await;
     assert_eq!(outcome, "unstarted, the node was put in maintenance");
     assert!(
         claim().await.is_empty()
-            && store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG)
+            && store::runs::lease_runs(installation.database.worker(), by, &["noop"], 9, LONG)
                 .await
                 .unwrap()
                 .is_empty()
     );
     let refused = set(false).await.unwrap_err();
     assert!(refused.code == "state" && refused.detail.contains("by ada: new disks"), "{refused:?}");
-    let shown = house.control.node(&house.ada, fqdn(1).as_str()).await.unwrap();
+    let shown = installation.control.node(&installation.ada, fqdn(1).as_str()).await.unwrap();
     let out = shown.status.maintenance.unwrap();
     assert_eq!((out.by.as_deref(), out.reason.as_str()), (Some("ada"), "new disks"));
 
@@ -610,7 +670,7 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     let run = claim().await[0];
     assert!(!queued.contains(&run));
     assert_eq!(
-        store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG)
+        store::runs::lease_runs(installation.database.worker(), by, &["noop"], 9, LONG)
             .await
             .unwrap()
             .len(),
@@ -618,8 +678,8 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     );
     set(false).await.unwrap();
     assert_eq!(states().await, ["transition", "blocked", "blocked"], "what runs goes on");
-    let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    store::runs::finish_run(house.database.worker(), run, by, &end).await.unwrap();
+    let end = RunEnd::Succeeded { result: Default::default(), output: json!({}) };
+    store::runs::finish_run(installation.database.worker(), run, by, &end).await.unwrap();
     assert_eq!(states().await, ["active", "todo", "blocked"]);
     assert!(claim().await.is_empty());
     set(true).await.unwrap();
@@ -627,32 +687,38 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
 
     let actions =
         "SELECT string_agg(action, ' ' ORDER BY id) FROM audit WHERE action LIKE 'node.%available'";
-    let audit: String = one(&house, actions).await;
+    let audit: String = one(&installation, actions).await;
     assert_eq!(audit, "node.unavailable node.available node.unavailable node.available");
-    let eve = viewer(&house).await;
-    let refused = house.control.set_available(&eve, n1, false, "x".into()).await.unwrap_err();
+    let eve = viewer(&installation).await;
+    let refused =
+        installation.control.set_available(&eve, n1, false, "x".into()).await.unwrap_err();
     assert_eq!(refused.status, 403);
     assert_eq!(
-        house.control.set_available(&house.ada, n1, false, " ".into()).await.unwrap_err().status,
+        installation
+            .control
+            .set_available(&installation.ada, n1, false, " ".into())
+            .await
+            .unwrap_err()
+            .status,
         400
     );
 }
 
 #[tokio::test]
 async fn maintenance_requires_current_version_of_record() {
-    let house = House::new().await;
-    let node = house.node(1).await;
+    let installation = Installation::new().await;
+    let node = installation.node(1).await;
     let out = |version| {
         let seen = Seen { node, version: Some(version) };
-        house.control.set_available(&house.ada, seen, false, "new disks".into())
+        installation.control.set_available(&installation.ada, seen, false, "new disks".into())
     };
     // A change of descriptive data does not take the APPLY lock. It is written but not committed
     // yet.
-    let mut held = house.database.app().begin().await.unwrap();
+    let mut held = installation.database.app().begin().await.unwrap();
     let change = "UPDATE node SET version = version + 1, description = 'by the door' WHERE id = $1";
     sqlx::query(change).bind(node.0).execute(&mut *held).await.unwrap();
     let between = async {
-        house.somebody_waits().await;
+        installation.somebody_waits().await;
         held.commit().await.unwrap();
     };
     let (late, ()) = tokio::join!(out(1), between);
@@ -660,7 +726,7 @@ async fn maintenance_requires_current_version_of_record() {
     assert_eq!((late.status, late.code.as_str()), (412, "changed_meanwhile"));
     let available: bool = sqlx::query_scalar("SELECT available FROM node WHERE id = $1")
         .bind(node.0)
-        .fetch_one(house.database.owner())
+        .fetch_one(installation.database.owner())
         .await
         .unwrap();
     assert!(available, "nothing was done");
@@ -669,46 +735,54 @@ async fn maintenance_requires_current_version_of_record() {
 
 #[tokio::test]
 async fn node_restart_and_death_update_steps() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
-    look(&house, id, Ok("boot-1")).await;
-    let web = house.id("web").await;
-    let edit =
-        Edit::Bind(edit::Bind { deployment: web, node: id, role: crate::house::role("app") });
-    house.moved_by("web", vec![edit]).await;
-    let by = house.worker().await;
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
+    look(&installation, id, Ok("boot-1")).await;
+    let web = installation.id("web").await;
+    let edit = Edit::Bind(edit::Bind {
+        deployment: web,
+        node: id,
+        role: crate::installation::role("app"),
+    });
+    installation.moved_by("web", vec![edit]).await;
+    let by = installation.worker().await;
     let states = || async {
-        house.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>()
+        installation.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>()
     };
     let begun = || async {
-        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
-        store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap()[0]
+        store::runs::claim_runs(installation.database.worker(), Limits::default()).await.unwrap();
+        store::runs::lease_runs(installation.database.worker(), by, &["noop"], 9, LONG)
+            .await
+            .unwrap()[0]
             .run
     };
     let first = begun().await;
-    let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
-    store::runs::finish_run(house.database.worker(), first, by, &end).await.unwrap();
+    let end = RunEnd::Succeeded { result: Default::default(), output: json!({}) };
+    store::runs::finish_run(installation.database.worker(), first, by, &end).await.unwrap();
     let second = begun().await;
     assert_eq!(states().await, ["active", "transition", "blocked"]);
 
-    assert!(!look(&house, id, Ok("boot-1")).await && !look(&house, id, Ok("unknown")).await);
+    assert!(
+        !look(&installation, id, Ok("boot-1")).await
+            && !look(&installation, id, Ok("unknown")).await
+    );
     assert_eq!(states().await, ["active", "transition", "blocked"]);
-    assert!(look(&house, id, Ok("boot-2")).await, "one look tells");
+    assert!(look(&installation, id, Ok("boot-2")).await, "one look tells");
     assert_eq!(states().await, ["todo", "blocked", "blocked"], "what ran is gone");
     let ended: String =
-        one(&house, "SELECT outcome FROM run WHERE id = (SELECT max(id) FROM run)").await;
+        one(&installation, "SELECT outcome FROM run WHERE id = (SELECT max(id) FROM run)").await;
     assert_eq!(ended, "lost");
     assert_eq!(
-        store::runs::finish_run(house.database.worker(), second, by, &end).await.unwrap(),
+        store::runs::finish_run(installation.database.worker(), second, by, &end).await.unwrap(),
         store::runs::Finished::Late
     );
-    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    let shown = installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.status.alive, shown.status.boot_id.as_deref()), (true, Some("boot-2")));
     assert_eq!(shown.status.joined, "confirmed");
 
     // A health check that began before the change and ends after it.
     let late = Looked {
-        as_of: as_of(&house, id).await,
+        as_of: as_of(&installation, id).await,
         tried: Vec::new(),
         address: String::new(),
         came: Ok("boot-1".into()),
@@ -716,17 +790,21 @@ async fn node_restart_and_death_update_steps() {
         took: Duration::from_secs(25),
         by: "slow".into(),
     };
-    assert!(!store::nodes::record_health_check(house.database.worker(), id, &late).await.unwrap());
-    let boot: String = one(&house, "SELECT boot_id FROM node WHERE transport = 'ssh'").await;
+    assert!(
+        !store::nodes::record_health_check(installation.database.worker(), id, &late)
+            .await
+            .unwrap()
+    );
+    let boot: String = one(&installation, "SELECT boot_id FROM node WHERE transport = 'ssh'").await;
     assert_eq!(boot, "boot-2");
 }
 
 #[tokio::test]
 async fn unconfirmed_node_gets_no_runs() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
     let unread = Looked {
-        as_of: as_of(&house, id).await,
+        as_of: as_of(&installation, id).await,
         tried: Vec::new(),
         address: String::new(),
         came: Ok("boot-1".into()),
@@ -734,83 +812,95 @@ async fn unconfirmed_node_gets_no_runs() {
         took: Duration::ZERO,
         by: "w".into(),
     };
-    assert!(store::nodes::record_health_check(house.database.worker(), id, &unread).await.unwrap());
-    let shown = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap();
+    assert!(
+        store::nodes::record_health_check(installation.database.worker(), id, &unread)
+            .await
+            .unwrap()
+    );
+    let shown = installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap();
     assert_eq!((shown.status.alive, shown.status.joined.as_str()), (true, "welcomed"));
     assert!(shown.health_checks[0].reached && shown.health_checks[0].message == "its disk is full");
-    let web = house.id("web").await;
-    let edit =
-        Edit::Bind(edit::Bind { deployment: web, node: id, role: crate::house::role("app") });
-    house.moved_by("web", vec![edit]).await;
-    house.worker().await;
+    let web = installation.id("web").await;
+    let edit = Edit::Bind(edit::Bind {
+        deployment: web,
+        node: id,
+        role: crate::installation::role("app"),
+    });
+    installation.moved_by("web", vec![edit]).await;
+    installation.worker().await;
     let claim = || async {
-        store::runs::claim_runs(house.database.worker(), Limits::default())
+        store::runs::claim_runs(installation.database.worker(), Limits::default())
             .await
             .unwrap()
             .runs
             .len()
     };
     assert_eq!(claim().await, 0);
-    assert!(look(&house, id, Ok("boot-1")).await);
+    assert!(look(&installation, id, Ok("boot-1")).await);
     assert_eq!(claim().await, 1);
 }
 
 #[tokio::test]
 async fn health_check_overrides_report() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
-    look(&house, id, Ok("boot-1")).await;
-    let minted =
-        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
-    let now =
-        || async { house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().status };
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
+    look(&installation, id, Ok("boot-1")).await;
+    let minted = installation
+        .control
+        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .await
+        .unwrap();
+    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let now = || async {
+        installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap().status
+    };
     let due = "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'";
 
-    sql(&house, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
-    house.control.report_startup(&itself, "boot-1".into()).await.unwrap();
+    sql(&installation, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
+    installation.control.report_startup(&itself, "boot-1".into()).await.unwrap();
     assert_eq!(
         (now().await.joined.as_str(), now().await.alive),
         ("confirmed", true),
         "that is what is known"
     );
-    house.control.report_shutdown(&itself).await.unwrap();
+    installation.control.report_shutdown(&itself).await.unwrap();
     assert_eq!(
         (now().await.joined.as_str(), now().await.alive),
         ("welcomed", true),
         "said, and seen by nobody"
     );
-    assert!(one::<bool>(&house, due).await, "somebody looks at once");
-    look(&house, id, Ok("boot-1")).await;
+    assert!(one::<bool>(&installation, due).await, "somebody looks at once");
+    look(&installation, id, Ok("boot-1")).await;
     assert_eq!(
         (now().await.joined.as_str(), now().await.contradicting),
         ("confirmed", 0),
         "it lets us in: no word beats that"
     );
-    house.control.report_shutdown(&itself).await.unwrap();
-    assert!(look(&house, id, Err("refused")).await, "one look that agrees is enough");
+    installation.control.report_shutdown(&itself).await.unwrap();
+    assert!(look(&installation, id, Err("refused")).await, "one look that agrees is enough");
     assert!(!now().await.alive);
-    house.control.report_startup(&itself, "boot-2".into()).await.unwrap();
+    installation.control.report_startup(&itself, "boot-2".into()).await.unwrap();
     assert!(!now().await.alive);
-    look(&house, id, Ok("boot-2")).await;
+    look(&installation, id, Ok("boot-2")).await;
     assert_eq!((now().await.alive, now().await.boot_id.as_deref()), (true, Some("boot-2")));
     // The node reports a false boot id; a health check reads the real one.
-    house.control.report_startup(&itself, "boot-9".into()).await.unwrap();
+    installation.control.report_startup(&itself, "boot-9".into()).await.unwrap();
     assert_eq!(now().await.joined, "welcomed");
-    look(&house, id, Ok("boot-2")).await;
+    look(&installation, id, Ok("boot-2")).await;
     assert_eq!(
         (now().await.joined.as_str(), now().await.boot_id.as_deref()),
         ("confirmed", Some("boot-2"))
     );
 
-    house.control.report_bootenv(&itself, "sledgehammer".into()).await.unwrap();
+    installation.control.report_bootenv(&itself, "sledgehammer".into()).await.unwrap();
     assert_eq!(now().await.bootenv.as_deref(), Some("sledgehammer"));
-    let reports = house.control.node(&house.ada, "m1.rack1.example.com").await.unwrap().reports;
+    let reports =
+        installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap().reports;
     let kinds: Vec<&str> = reports.iter().map(|report| report.kind.as_str()).collect();
     assert_eq!(kinds, ["bootenv", "startup", "startup", "shutdown", "shutdown", "startup"]);
     for bad in ["", "a\nb", "größe", &"x".repeat(101)] {
         assert_eq!(
-            house.control.report_startup(&itself, bad.into()).await.unwrap_err().status,
+            installation.control.report_startup(&itself, bad.into()).await.unwrap_err().status,
             400,
             "{bad:?}"
         );
@@ -819,40 +909,51 @@ async fn health_check_overrides_report() {
 
 #[tokio::test]
 async fn node_token_is_hashed_expires_and_is_revocable() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
-    let mint = |name: &str| house.control.mint_node_token(&house.ada, id, name.into(), 30);
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
+    let mint =
+        |name: &str| installation.control.mint_node_token(&installation.ada, id, name.into(), 30);
     let lets_in = |token: String| {
-        let control = house.control.clone();
+        let control = installation.control.clone();
         async move { control.itself(&token, &ClientInfo::default()).await.is_ok() }
     };
     let (one_, two) = (mint("one").await.unwrap(), mint("two").await.unwrap());
     let stored: String =
-        one(&house, "SELECT string_agg(t::text || a::text, '') FROM token t, audit a").await;
+        one(&installation, "SELECT string_agg(t::text || a::text, '') FROM token t, audit a").await;
     assert!(!stored.contains(&one_.token), "nothing in the database speaks for a machine");
     assert!(lets_in(one_.token.clone()).await && lets_in(two.token.clone()).await);
-    house.control.revoke_node_token(&house.ada, id, one_.id).await.unwrap();
+    installation.control.revoke_node_token(&installation.ada, id, one_.id).await.unwrap();
     assert!(!lets_in(one_.token.clone()).await && lets_in(two.token.clone()).await);
     assert_eq!(
-        house.control.revoke_node_token(&house.ada, id, one_.id).await.unwrap_err().status,
+        installation
+            .control
+            .revoke_node_token(&installation.ada, id, one_.id)
+            .await
+            .unwrap_err()
+            .status,
         404
     );
     let elsewhere = SshRequest { port: 2222, ..ssh() };
     let other =
         NodeRequest { ssh: Some(elsewhere), ..NodeRequest::named("m2.rack1.example.com", "") };
-    let other = house.control.add_node(&house.ada, other).await.unwrap();
+    let other = installation.control.add_node(&installation.ada, other).await.unwrap();
     assert_eq!(
-        house.control.revoke_node_token(&house.ada, other, two.id).await.unwrap_err().status,
+        installation
+            .control
+            .revoke_node_token(&installation.ada, other, two.id)
+            .await
+            .unwrap_err()
+            .status,
         404
     );
-    sql(&house, "UPDATE token SET expires_at = now() WHERE name = 'two'").await;
+    sql(&installation, "UPDATE token SET expires_at = now() WHERE name = 'two'").await;
     assert!(!lets_in(two.token).await);
 
     for n in 0..10 {
         mint(&format!("t{n}")).await.unwrap();
     }
     assert_eq!(mint("one too many").await.unwrap_err().code, "too_many_tokens");
-    let shown = house.control.node(&house.ada, &id.to_string()).await.unwrap().tokens;
+    let shown = installation.control.node(&installation.ada, &id.to_string()).await.unwrap().tokens;
     assert_eq!(shown.iter().filter(|token| token.valid).count(), 10);
     assert!(
         shown
@@ -860,78 +961,96 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
             .any(|token| token.name == "one" && token.revoked.is_some() && token.used.is_some())
     );
     for (name, days) in [("", 1), ("x", 0), ("x", 367), ("a\nb", 1)] {
-        let refused =
-            house.control.mint_node_token(&house.ada, id, name.into(), days).await.unwrap_err();
+        let refused = installation
+            .control
+            .mint_node_token(&installation.ada, id, name.into(), days)
+            .await
+            .unwrap_err();
         assert_eq!(refused.status, 400, "{name:?} {days}");
     }
-    let eve = viewer(&house).await;
+    let eve = viewer(&installation).await;
     assert_eq!(
-        house.control.mint_node_token(&eve, id, "x".into(), 1).await.unwrap_err().status,
+        installation.control.mint_node_token(&eve, id, "x".into(), 1).await.unwrap_err().status,
         403
     );
     // A token of a deleted node is invalid.
-    let last = house.control.mint_node_token(&house.ada, other, "x".into(), 1).await.unwrap();
-    house.control.take_out_node(&house.ada, other, None).await.unwrap();
+    let last = installation
+        .control
+        .mint_node_token(&installation.ada, other, "x".into(), 1)
+        .await
+        .unwrap();
+    installation.control.take_out_node(&installation.ada, other, None).await.unwrap();
     assert!(!lets_in(last.token).await);
 }
 
 #[tokio::test]
 async fn reports_are_limited_and_role_facts_override_them() {
-    let house = House::new().await;
-    let id = machine(&house, "m1.rack1.example.com").await;
-    let minted =
-        house.control.mint_node_token(&house.ada, id, "its unit".into(), 30).await.unwrap();
-    let itself = house.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let installation = Installation::new().await;
+    let id = machine(&installation, "m1.rack1.example.com").await;
+    let minted = installation
+        .control
+        .mint_node_token(&installation.ada, id, "its unit".into(), 30)
+        .await
+        .unwrap();
+    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
     let large = json!({"x": "y".repeat(api::limits::FACTS)});
     let deep = (0..200).fold(json!(1), |inner, _| json!({ "a": inner }));
     let leak = json!({"a": {"$secret": "deploy/ssh", "version": 1}});
     for bad in [large, deep, leak, json!([1]), json!({"a": "\0"})] {
-        assert_eq!(house.control.report_facts(&itself, bad).await.unwrap_err().status, 400);
+        assert_eq!(installation.control.report_facts(&itself, bad).await.unwrap_err().status, 400);
     }
-    house.control.report_facts(&itself, json!({"cpu": {"cores": 4}, "os": "said"})).await.unwrap();
-    house.control.report_facts(&itself, json!({"os": "said", "memory": 7})).await.unwrap();
+    installation
+        .control
+        .report_facts(&itself, json!({"cpu": {"cores": 4}, "os": "said"}))
+        .await
+        .unwrap();
+    installation.control.report_facts(&itself, json!({"os": "said", "memory": 7})).await.unwrap();
 
-    house.bound("web", 2, "app").await;
-    let (pool, by) = (house.database.owner(), house.worker().await);
-    store::runs::set_node_alive(house.database.owner(), house.node(2).await, true).await.unwrap();
-    let run =
-        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap().runs[0];
+    installation.bound("web", 2, "app").await;
+    let (pool, by) = (installation.database.owner(), installation.worker().await);
+    store::runs::set_node_alive(installation.database.owner(), installation.node(2).await, true)
+        .await
+        .unwrap();
+    let run = store::runs::claim_runs(installation.database.worker(), Limits::default())
+        .await
+        .unwrap()
+        .runs[0];
     let mut on = pool.acquire().await.unwrap();
     let found = json!({"os": "found"});
     let witness = store::runs::Witness::Role("facts", run);
     store::runs::ensure_facts(&mut on, id, witness, found.as_object().unwrap()).await.unwrap();
     drop(on);
     // A role without the declaration stores no facts.
-    store::runs::lease_runs(house.database.worker(), by, &["noop"], 9, LONG).await.unwrap();
+    store::runs::lease_runs(installation.database.worker(), by, &["noop"], 9, LONG).await.unwrap();
     let result = json!({"facts": {"cores": 1}}).as_object().unwrap().clone();
     store::runs::finish_run(
-        house.database.worker(),
+        installation.database.worker(),
         run,
         by,
-        &RunEnd::Succeeded { result, wall: json!({}) },
+        &RunEnd::Succeeded { result, output: json!({}) },
     )
     .await
     .unwrap();
-    let kept: i64 = one(&house, "SELECT count(*) FROM node_fact").await;
+    let kept: i64 = one(&installation, "SELECT count(*) FROM node_fact").await;
     assert_eq!(kept, 2);
-    let all: Value = one(&house, "SELECT facts FROM node WHERE transport = 'ssh'").await;
+    let all: Value = one(&installation, "SELECT facts FROM node WHERE transport = 'ssh'").await;
     assert_eq!(
         all,
         json!({"os": "found", "memory": 7}),
         "the last word of each, and a role's before the machine's"
     );
-    let shown = house.control.node(&house.ada, &id.to_string()).await.unwrap().facts;
+    let shown = installation.control.node(&installation.ada, &id.to_string()).await.unwrap().facts;
     let sources: Vec<_> = shown.iter().map(|facts| (facts.source.as_str(), facts.run)).collect();
     assert_eq!(sources, [("role facts", Some(run)), ("node", None)]);
 
     let mut refused = None;
     for _ in 0..store::nodes::MOST_REPORTS {
-        refused = house.control.report_shutdown(&itself).await.err().or(refused);
+        refused = installation.control.report_shutdown(&itself).await.err().or(refused);
     }
     assert_eq!(
         refused.map(|problem| (problem.status, problem.code)),
         Some((429, "too_many_reports".into()))
     );
-    let kept: i64 = one(&house, "SELECT count(*) FROM node_report").await;
+    let kept: i64 = one(&installation, "SELECT count(*) FROM node_report").await;
     assert_eq!(kept, store::nodes::MOST_REPORTS);
 }

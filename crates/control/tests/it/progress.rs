@@ -8,16 +8,16 @@ use engine::ids::BlueprintNumber;
 use serde_json::{Map, json};
 use store::runs::RunEnd;
 
-use crate::house::House;
+use crate::installation::Installation;
 
 const LONG: Duration = Duration::from_secs(600);
 
 #[tokio::test]
 async fn target_is_stuck_when_its_parents_are() {
-    let house = House::new().await;
-    let (control, ada) = (&house.control, &house.ada);
-    let before = house.bound("web", 1, "runtime").await;
-    let after = house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    let (control, ada) = (&installation.control, &installation.ada);
+    let before = installation.bound("web", 1, "runtime").await;
+    let after = installation.bound("web", 1, "app").await;
     let way = async |target: BlueprintNumber| control.target(ada, target).await.unwrap().progress;
 
     let steps = control.target(ada, after).await.unwrap().steps;
@@ -32,7 +32,7 @@ async fn target_is_stuck_when_its_parents_are() {
         "a worker may come"
     );
 
-    let system = house.id("system").await;
+    let system = installation.id("system").await;
     control.hold(ada, system, true, "a look at the disks".into()).await.unwrap();
     assert_eq!(
         (way(before).await, way(after).await),
@@ -48,16 +48,19 @@ async fn target_is_stuck_when_its_parents_are() {
     );
     control.switch(ada, true, "power".into()).await.unwrap();
 
-    let worker = house.worker().await;
-    let ends =
-        [RunEnd::Succeeded { result: Map::new(), wall: json!({}) }, RunEnd::failed("no such disk")];
+    let worker = installation.worker().await;
+    let ends = [
+        RunEnd::Succeeded { result: Map::new(), output: json!({}) },
+        RunEnd::failed("no such disk"),
+    ];
     for end in ends {
-        store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
-        let leased = store::runs::lease_runs(house.database.worker(), worker, &["noop"], 1, LONG)
-            .await
-            .unwrap();
+        store::runs::claim_runs(installation.database.worker(), Limits::default()).await.unwrap();
+        let leased =
+            store::runs::lease_runs(installation.database.worker(), worker, &["noop"], 1, LONG)
+                .await
+                .unwrap();
         assert_eq!(way(after).await, Progress::InProgress, "something above it runs");
-        store::runs::finish_run(house.database.worker(), leased[0].run, worker, &end)
+        store::runs::finish_run(installation.database.worker(), leased[0].run, worker, &end)
             .await
             .unwrap();
     }
@@ -70,7 +73,7 @@ async fn target_is_stuck_when_its_parents_are() {
     );
 
     // A step moves in another deployment, but not among this target's ancestors.
-    let elsewhere = house.bound("edge", 2, "runtime").await;
+    let elsewhere = installation.bound("edge", 2, "runtime").await;
     assert_eq!(way(elsewhere).await, Progress::InProgress);
     assert_eq!(
         (way(before).await, way(after).await),

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::nodes::NodesWanted;
-use api::pending::{PendingGroup, PendingWanted};
+use api::nodes::NodesQuery;
+use api::pending::{PendingGroup, PendingQuery};
 use api::reviews::ReviewStateFilter;
 use api::runs::StepState;
 use api::views::graph::GraphOptions;
 use control::Lost;
 use control::people::{NewPerson, Permission};
-use engine::anneal::{Limits, Wait};
+use engine::anneal::{Limits, PendingReason};
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
 use engine::ids::{
@@ -23,7 +23,7 @@ use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
 use crate::arbitrary_blueprints::Line;
-use crate::house::{House, fqdn, role};
+use crate::installation::{Installation, fqdn, role};
 
 const LONG: Duration = Duration::from_secs(600);
 const ROLES: [&str; 6] = ["base", "runtime", "app", "wipe", "still", "lonely"];
@@ -46,7 +46,7 @@ impl Chance {
 
 /// A cluster with random bindings and removals, and a worker that acts at random.
 struct Play {
-    house: House,
+    installation: Installation,
     line: Line,
     web: DeploymentId,
     nodes: Vec<NodeId>,
@@ -57,12 +57,12 @@ struct Play {
 
 impl Play {
     async fn new() -> Self {
-        let house = House::new().await;
-        let line = Line::of(&house).await;
-        let web = house.id("web").await;
+        let installation = Installation::new().await;
+        let line = Line::of(&installation).await;
+        let web = installation.id("web").await;
         let mut nodes = Vec::new();
         for n in 1..=4 {
-            nodes.push(house.node(n).await);
+            nodes.push(installation.node(n).await);
         }
         let worker = WorkerId(Uuid::new_v4());
         let hello = NewWorker {
@@ -74,9 +74,9 @@ impl Play {
             pid: 1,
             version: "0".into(),
         };
-        store::workers::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
-        store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
-        Self { house, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
+        store::workers::ensure_worker(installation.database.worker(), &hello, LONG).await.unwrap();
+        store::workers::confirm_worker(installation.database.worker(), worker).await.unwrap();
+        Self { installation, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
     }
 
     /// Binds exactly these noderoles, each with random parents among those named before it.
@@ -120,22 +120,22 @@ impl Play {
                 None => {}
             }
         }
-        self.line.put(&self.house, &objects).await;
-        self.line.commit(&self.house, self.web, new).await;
+        self.line.put(&self.installation, &objects).await;
+        self.line.commit(&self.installation, self.web, new).await;
     }
 
     /// Claims the runs that may start, leases some of them and finishes some of those, with success
     /// or failure.
     async fn work(&mut self, chance: &mut Chance) {
         store::runs::claim_runs(
-            self.house.database.worker(),
+            self.installation.database.worker(),
             Limits { running: 1 + chance.below(6) as u32, ..Limits::default() },
         )
         .await
         .unwrap();
         let limit = chance.below(4) as u32;
         let leased = store::runs::lease_runs(
-            self.house.database.worker(),
+            self.installation.database.worker(),
             self.worker,
             &["noop"],
             limit,
@@ -152,9 +152,9 @@ impl Play {
             }
             let end = match chance.below(4) {
                 0 => RunEnd::failed("chance"),
-                _ => RunEnd::Succeeded { result: Map::new(), wall: json!({"a": 1}) },
+                _ => RunEnd::Succeeded { result: Map::new(), output: json!({"a": 1}) },
             };
-            store::runs::finish_run(self.house.database.worker(), run, self.worker, &end)
+            store::runs::finish_run(self.installation.database.worker(), run, self.worker, &end)
                 .await
                 .unwrap();
         }
@@ -162,13 +162,13 @@ impl Play {
     }
 
     async fn holds(&self, when: &str) {
-        let verified = self.house.control.verify().await.unwrap();
+        let verified = self.installation.control.verify().await.unwrap();
         assert!(verified.discrepancies.is_empty(), "{when}: {:#?}", verified.discrepancies);
         let odd: i64 = sqlx::query_scalar(
             "SELECT count(*) FROM run r JOIN step s ON s.id = r.step_id
              WHERE r.ended_at IS NULL AND (s.state NOT IN ('transition', 'gone') OR (s.state = 'gone' AND r.state = 'queued'))",
         )
-        .fetch_one(self.house.database.owner())
+        .fetch_one(self.installation.database.owner())
         .await
         .unwrap();
         assert_eq!(odd, 0, "{when}: runs that nothing waits for");
@@ -210,7 +210,7 @@ async fn rows_match_documents_after_random_commits() {
         }
         play.commit(&[], &mut chance).await;
         let meant: i64 = sqlx::query_scalar("SELECT count(*) FROM step WHERE state <> 'gone'")
-            .fetch_one(play.house.database.owner())
+            .fetch_one(play.installation.database.owner())
             .await
             .unwrap();
         assert_eq!(meant, 0, "everything was taken away");
@@ -219,9 +219,9 @@ async fn rows_match_documents_after_random_commits() {
 
 #[tokio::test]
 async fn verify_finds_manual_changes() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
     let by_hand = [
         ("ALTER TABLE step DISABLE TRIGGER USER; UPDATE step SET retries = 9 WHERE rank = 0", 1),
         ("ALTER TABLE edge DISABLE TRIGGER USER; DELETE FROM edge", 2 + 2 + 1),
@@ -231,8 +231,8 @@ async fn verify_finds_manual_changes() {
         ),
     ];
     for (sql, found) in by_hand {
-        sqlx::raw_sql(sql).execute(house.database.owner()).await.unwrap();
-        let discrepancies = house.control.verify().await.unwrap().discrepancies;
+        sqlx::raw_sql(sql).execute(installation.database.owner()).await.unwrap();
+        let discrepancies = installation.control.verify().await.unwrap().discrepancies;
         assert_eq!(discrepancies.len(), found, "{sql}: {discrepancies:#?}");
     }
 }
@@ -242,12 +242,17 @@ async fn run_of_removed_noderole_is_not_applied() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
-    let pool = play.house.database.app().clone();
-    store::runs::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased =
-        store::runs::lease_runs(play.house.database.worker(), play.worker, &["noop"], 1, LONG)
-            .await
-            .unwrap();
+    let pool = play.installation.database.app().clone();
+    store::runs::claim_runs(play.installation.database.worker(), Limits::default()).await.unwrap();
+    let leased = store::runs::lease_runs(
+        play.installation.database.worker(),
+        play.worker,
+        &["noop"],
+        1,
+        LONG,
+    )
+    .await
+    .unwrap();
     let run = leased[0].run;
     play.commit(&[], &mut chance).await;
     let ends: Vec<(i64, Option<String>)> =
@@ -255,7 +260,7 @@ async fn run_of_removed_noderole_is_not_applied() {
     let queued = ends.iter().find(|(id, _)| *id != run.0).unwrap();
     assert_eq!(queued.1.as_deref(), Some("unstarted"), "what nobody had begun never begins");
     assert_eq!(
-        store::runs::renew_runs(play.house.database.worker(), play.worker, &[run], LONG)
+        store::runs::renew_runs(play.installation.database.worker(), play.worker, &[run], LONG)
             .await
             .unwrap()
             .len(),
@@ -266,9 +271,11 @@ async fn run_of_removed_noderole_is_not_applied() {
     play.holds("bound again under a running attempt").await;
     let end = RunEnd::Succeeded {
         result: Map::from_iter([("a".to_owned(), json!(1))]),
-        wall: json!({"a": 1}),
+        output: json!({"a": 1}),
     };
-    store::runs::finish_run(play.house.database.worker(), run, play.worker, &end).await.unwrap();
+    store::runs::finish_run(play.installation.database.worker(), run, play.worker, &end)
+        .await
+        .unwrap();
     let steps: Vec<(String, i64, Option<serde_json::Value>)> =
         sqlx::query_as("SELECT state, applied_generation, output FROM step")
             .fetch_all(&pool)
@@ -287,54 +294,69 @@ async fn expunged_node_ends_all_its_noderoles() {
     let mut chance = Chance(5);
     let mut play = Play::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
-    store::runs::claim_runs(play.house.database.worker(), Limits::default()).await.unwrap();
-    let leased =
-        store::runs::lease_runs(play.house.database.worker(), play.worker, &["noop"], 9, LONG)
-            .await
-            .unwrap();
+    store::runs::claim_runs(play.installation.database.worker(), Limits::default()).await.unwrap();
+    let leased = store::runs::lease_runs(
+        play.installation.database.worker(),
+        play.worker,
+        &["noop"],
+        9,
+        LONG,
+    )
+    .await
+    .unwrap();
     assert_eq!(leased.len(), 2);
     let mut new = play.line.blueprint.clone();
     new.nodes.remove(&play.nodes[0]);
-    play.line.commit(&play.house, play.web, new).await;
+    play.line.commit(&play.installation, play.web, new).await;
     play.holds("given up").await;
     let runs: Vec<RunId> = leased.iter().map(|l| l.run).collect();
-    let still = store::runs::renew_runs(play.house.database.worker(), play.worker, &runs, LONG)
+    let still =
+        store::runs::renew_runs(play.installation.database.worker(), play.worker, &runs, LONG)
+            .await
+            .unwrap();
+    assert_eq!(still.len(), 1, "the worker learns that one of them is over");
+    let page = play
+        .installation
+        .control
+        .find_nodes(&play.installation.ada, &NodesQuery::default())
         .await
         .unwrap();
-    assert_eq!(still.len(), 1, "the worker learns that one of them is over");
-    let page =
-        play.house.control.find_nodes(&play.house.ada, &NodesWanted::default()).await.unwrap();
     assert!(page.nodes.iter().all(|n| n.id != play.nodes[0]));
     let again = play
-        .house
+        .installation
         .control
         .add_node(
-            &play.house.ada,
+            &play.installation.ada,
             api::nodes::NodeRequest::named(fqdn(1).to_string(), "/srv/elsewhere/n1"),
         )
         .await;
     assert_ne!(again.unwrap(), play.nodes[0], "its name is free, its id is not used again");
     let gone = NoderoleKey::first(role("base")).id(play.nodes[0]);
-    let refused = play.house.control.noderole(&play.house.ada, gone).await.unwrap_err();
+    let refused =
+        play.installation.control.noderole(&play.installation.ada, gone).await.unwrap_err();
     assert!(
         refused.status == 404 && refused.detail.contains("removed by blueprint 3"),
         "{}",
         refused.detail
     );
-    let refused =
-        play.house.control.retry(&play.house.ada, gone, "why not".into()).await.unwrap_err();
+    let refused = play
+        .installation
+        .control
+        .retry(&play.installation.ada, gone, "why not".into())
+        .await
+        .unwrap_err();
     let said = "Noderole base on n1.house.example.com was removed. To use it again, bind it with a proposal.";
     assert_eq!((refused.status, refused.detail.as_str()), (409, said));
 }
 
 #[tokio::test]
 async fn only_commits_remove_steps_and_noderoles() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
     for sql in
         ["UPDATE step SET state = 'gone', pending = 0", "UPDATE noderole SET disposition = 'gone'"]
     {
-        let refused = sqlx::query(sql).execute(house.database.app()).await.unwrap_err();
+        let refused = sqlx::query(sql).execute(installation.database.app()).await.unwrap_err();
         assert_eq!(
             refused.as_database_error().and_then(|e| e.code()).as_deref(),
             Some("GY002"),
@@ -343,19 +365,23 @@ async fn only_commits_remove_steps_and_noderoles() {
     }
 }
 
-async fn passes(house: &House, deployment: &str, edits: Vec<Edit>) -> BlueprintNumber {
-    let id = house.submit(&house.ada, deployment, edits).await;
-    house.approve(&house.bo, id).await;
-    let number = house.commit(&house.ada, id).await.unwrap();
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+async fn passes(
+    installation: &Installation,
+    deployment: &str,
+    edits: Vec<Edit>,
+) -> BlueprintNumber {
+    let id = installation.submit(&installation.ada, deployment, edits).await;
+    installation.approve(&installation.bo, id).await;
+    let number = installation.commit(&installation.ada, id).await.unwrap();
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
     number
 }
 
 #[tokio::test]
 async fn deployment_is_unbound_then_removed() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let (web, n1) = (house.id("web").await, house.node(1).await);
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let (web, n1) = (installation.id("web").await, installation.node(1).await);
     let unbind = |name: &str, with_dependents| {
         Edit::Unbind(edit::Unbind {
             node: n1,
@@ -363,8 +389,9 @@ async fn deployment_is_unbound_then_removed() {
             with_dependents,
         })
     };
-    let (proposal, version) = house.propose(&house.ada, "web", vec![unbind("runtime", true)]).await;
-    let board = house.board("web").await;
+    let (proposal, version) =
+        installation.propose(&installation.ada, "web", vec![unbind("runtime", true)]).await;
+    let board = installation.board("web").await;
     let going: Vec<&str> = board.groups[0]
         .roles
         .iter()
@@ -372,35 +399,39 @@ async fn deployment_is_unbound_then_removed() {
         .map(|r| r.role.as_str())
         .collect();
     assert_eq!((going, board.proposal.unwrap().removed), (vec!["app", "runtime"], 2));
-    let id =
-        house.control.submit(&house.ada, proposal, version, "no more app".into()).await.unwrap();
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "no more app".into())
+        .await
+        .unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     let stays = "Nothing is run on the node for: app on n1 and runtime on n1. Their files and services \
          stay on it.";
     assert_eq!(review.summary, ["Removes app from n1.", "Removes runtime from n1.", stays]);
-    let listed = house.listed(&house.bo, ReviewStateFilter::Open).await;
+    let listed = installation.listed(&installation.bo, ReviewStateFilter::Open).await;
     assert_eq!(listed[0].summary, "Removes app from n1. And 1 more change.");
     assert_eq!(review.risks, [Risk::Removal]);
-    house.approve(&house.bo, id).await;
-    house.commit(&house.ada, id).await.unwrap();
-    let left: Vec<String> = house
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
+    let left: Vec<String> = installation
         .steps()
         .await
         .into_iter()
         .map(|(name, _, state, _)| format!("{name} {state}"))
         .collect();
     assert_eq!(left, ["base todo", "runtime gone", "app gone"]);
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
 
-    passes(&house, "web", vec![house.bind("web", 1, "app").await]).await;
+    passes(&installation, "web", vec![installation.bind("web", 1, "app").await]).await;
     let states: Vec<String> =
-        house.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
+        installation.steps().await.into_iter().map(|(_, _, state, _)| state).collect();
     assert_eq!(states, ["todo", "blocked", "blocked"], "bound again, it begins anew");
 
     let reason = "burnt".to_owned();
-    passes(&house, "web", vec![Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason })]).await;
+    passes(&installation, "web", vec![Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason })])
+        .await;
     passes(
-        &house,
+        &installation,
         "web",
         vec![Edit::RemoveRole(edit::RemoveRole { deployment: web, role: role("lonely") })],
     )
@@ -412,45 +443,48 @@ async fn deployment_is_unbound_then_removed() {
         name: DeploymentName::parse("below").unwrap(),
         parent: web,
     });
-    passes(&house, "web", vec![create]).await;
-    house.control.propose(&house.cy, below).await.unwrap();
-    let nested = house
+    passes(&installation, "web", vec![create]).await;
+    installation.control.propose(&installation.cy, below).await.unwrap();
+    let nested = installation
         .submit(
-            &house.ada,
+            &installation.ada,
             "web",
             vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: below })],
         )
         .await;
-    let review = house.control.review(&house.bo, nested).await.unwrap();
+    let review = installation.control.review(&installation.bo, nested).await.unwrap();
     assert!(
         review.summary.contains(&"Removes deployment below.".to_owned()),
         "{:?}",
         review.summary
     );
-    house.approve(&house.bo, nested).await;
-    house.commit(&house.ada, nested).await.unwrap();
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
-    assert_eq!(house.control.board(&house.ada, "below").await.unwrap_err().status, 404);
+    installation.approve(&installation.bo, nested).await;
+    installation.commit(&installation.ada, nested).await.unwrap();
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
+    assert_eq!(
+        installation.control.board(&installation.ada, "below").await.unwrap_err().status,
+        404
+    );
     let open: i64 = sqlx::query_scalar("SELECT count(*) FROM proposal WHERE state = 'open'")
-        .fetch_one(house.database.owner())
+        .fetch_one(installation.database.owner())
         .await
         .unwrap();
     assert_eq!(open, 0, "what was proposed on it went with it");
-    let whole = house
+    let whole = installation
         .submit(
-            &house.ada,
+            &installation.ada,
             "web",
             vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: web })],
         )
         .await;
-    house.approve(&house.bo, whole).await;
-    house.commit(&house.ada, whole).await.unwrap();
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
-    let shown = house.listed(&house.ada, ReviewStateFilter::Any).await;
+    installation.approve(&installation.bo, whole).await;
+    installation.commit(&installation.ada, whole).await.unwrap();
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
+    let shown = installation.listed(&installation.ada, ReviewStateFilter::Any).await;
     for old in &shown {
-        house
+        installation
             .control
-            .review_graph(&house.ada, old.review, &GraphOptions::default(), Lost::Note)
+            .review_graph(&installation.ada, old.review, &GraphOptions::default(), Lost::Note)
             .await
             .unwrap();
     }
@@ -463,64 +497,79 @@ async fn deployment_is_unbound_then_removed() {
 
 #[tokio::test]
 async fn policy_change_satisfies_old_and_new_policy() {
-    let house = House::new().await;
-    let waiting = house.submit(&house.ada, "edge", vec![house.bind("edge", 2, "app").await]).await;
-    house.approve(&house.bo, waiting).await;
+    let installation = Installation::new().await;
+    let waiting = installation
+        .submit(&installation.ada, "edge", vec![installation.bind("edge", 2, "app").await])
+        .await;
+    installation.approve(&installation.bo, waiting).await;
     let policy = Policy { approvals: 2, by_risk: BTreeMap::new(), ..Policy::default() };
-    let id =
-        house.submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy })]).await;
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let id = installation
+        .submit(&installation.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy })])
+        .await;
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(review.gate.needed, 2, "it passes under both");
     assert!(review.summary[0].contains("2 approvals for every change"), "{:?}", review.summary);
-    house.approve(&house.bo, id).await;
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
-    house.approve(&house.cy, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_approved");
+    installation.approve(&installation.cy, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
     let weaker = Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() };
-    let back = house
-        .submit(&house.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy: weaker })])
+    let back = installation
+        .submit(&installation.ada, "web", vec![Edit::SetPolicy(edit::SetPolicy { policy: weaker })])
         .await;
     assert_eq!(
-        house.control.review(&house.bo, back).await.unwrap().gate.needed,
+        installation.control.review(&installation.bo, back).await.unwrap().gate.needed,
         2,
         "the old one asks for 2"
     );
-    let draft = house.board("web").await.proposal.unwrap();
-    house.control.discard(&house.ada, draft.id, draft.version).await.unwrap();
-    assert_eq!(house.commit(&house.ada, waiting).await.unwrap_err().code, "policy_moved");
-    let next = house.submit(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
-    house.approve(&house.bo, next).await;
-    assert_eq!(house.commit(&house.ada, next).await.unwrap_err().code, "not_approved");
-    house.approve(&house.cy, next).await;
-    house.commit(&house.ada, next).await.unwrap();
-    assert_eq!(house.control.verify().await.unwrap().discrepancies, []);
+    let draft = installation.board("web").await.proposal.unwrap();
+    installation.control.discard(&installation.ada, draft.id, draft.version).await.unwrap();
+    assert_eq!(
+        installation.commit(&installation.ada, waiting).await.unwrap_err().code,
+        "policy_moved"
+    );
+    let next = installation
+        .submit(&installation.ada, "web", vec![installation.bind("web", 1, "app").await])
+        .await;
+    installation.approve(&installation.bo, next).await;
+    assert_eq!(
+        installation.commit(&installation.ada, next).await.unwrap_err().code,
+        "not_approved"
+    );
+    installation.approve(&installation.cy, next).await;
+    installation.commit(&installation.ada, next).await.unwrap();
+    assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
 }
 
 #[tokio::test]
 async fn jig_is_switched_only_by_review() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let files = [("own/own.yml".to_owned(), OWN_JIG.as_bytes().to_vec())].into();
-    house.control.import_barclamps(Some(&house.ada), &files).await.unwrap();
-    let version = Line::of(&house)
+    installation.control.import_barclamps(Some(&installation.ada), &files).await.unwrap();
+    let version = Line::of(&installation)
         .await
         .catalog
         .barclamps()
         .find(|(_, b)| b.name.as_str() == "own")
         .unwrap()
         .0;
-    let web = house.id("web").await;
+    let web = installation.id("web").await;
     let own = BarclampName::parse("own").unwrap();
     let (jig, off) = (JigName::parse("own-jig").unwrap(), false);
     let used = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp: own, version });
-    passes(&house, "web", vec![used, Edit::ActivateJig(edit::ActivateJig { jig, active: off })])
-        .await;
+    passes(
+        &installation,
+        "web",
+        vec![used, Edit::ActivateJig(edit::ActivateJig { jig, active: off })],
+    )
+    .await;
     let active: bool = sqlx::query_scalar("SELECT active FROM jig WHERE name = 'own-jig'")
-        .fetch_one(house.database.owner())
+        .fetch_one(installation.database.owner())
         .await
         .unwrap();
     assert!(!active);
     let by_hand = sqlx::query("UPDATE jig SET active = true")
-        .execute(house.database.app())
+        .execute(installation.database.app())
         .await
         .unwrap_err();
     assert_eq!(by_hand.as_database_error().and_then(|e| e.code()).as_deref(), Some("GY002"));
@@ -536,9 +585,9 @@ roles:
 
 #[tokio::test]
 async fn board_shows_states_among_many_steps() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     for n in 1..=4 {
-        house.bound("web", n, "app").await;
+        installation.bound("web", n, "app").await;
     }
     // Noderoles that were bound once and then removed: more rows than a board may read.
     let crowd = [
@@ -559,12 +608,12 @@ async fn board_shows_states_among_many_steps() {
         "UPDATE step SET state = 'active', pending = 0, applied_generation = generation FROM noderole r \
          WHERE r.id = noderole_id AND r.instance = 0 AND r.role <> 'app'",
     ];
-    let mut transaction = house.database.owner().begin().await.unwrap();
+    let mut transaction = installation.database.owner().begin().await.unwrap();
     for sql in crowd {
         sqlx::query(sql).execute(&mut *transaction).await.unwrap();
     }
     transaction.commit().await.unwrap();
-    let board = house.board("web").await;
+    let board = installation.board("web").await;
     let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| {
         role.noderoles.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone()))
     });
@@ -576,7 +625,8 @@ async fn board_shows_states_among_many_steps() {
         ("runtime".to_owned(), StepState::Active, None),
     ];
     assert_eq!(told, expected.into());
-    let carriers = house.control.carriers(&house.ada, "web", None, &role("app")).await.unwrap();
+    let carriers =
+        installation.control.carriers(&installation.ada, "web", None, &role("app")).await.unwrap();
     let told: Vec<_> =
         carriers.noderoles.iter().map(|chip| (chip.state, chip.error.clone())).collect();
     assert_eq!(told, vec![(StepState::Error, error); 4]);
@@ -584,15 +634,18 @@ async fn board_shows_states_among_many_steps() {
 
 #[tokio::test]
 async fn unsatisfiable_policy_is_rejected() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let policy = |approvals| {
         Edit::SetPolicy(edit::SetPolicy {
             policy: Policy { approvals, by_risk: BTreeMap::new(), ..Policy::default() },
         })
     };
-    let (proposal, version) = house.propose(&house.ada, "web", vec![policy(3)]).await;
-    let refused =
-        house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap_err();
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![policy(3)]).await;
+    let refused = installation
+        .control
+        .submit(&installation.ada, proposal, version, "more eyes".into())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, "lint");
     let detail = "policy-unmet: The policy would require 3 approvals for every change, but only 2 \
                   people may review without being an author: this change could never be \
@@ -602,23 +655,31 @@ async fn unsatisfiable_policy_is_rejected() {
         refused.errors.iter().map(|error| error.detail.as_str()).collect::<Vec<_>>(),
         [detail]
     );
-    let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
-    let id = house.control.submit(&house.ada, proposal, version, "more eyes".into()).await.unwrap();
-    house.approve(&house.bo, id).await;
-    house.approve(&house.cy, id).await;
-    assert_eq!(house.control.review(&house.ada, id).await.unwrap().checks, vec![]);
+    let version = installation
+        .control
+        .edit(&installation.ada, proposal, version, vec![policy(2)])
+        .await
+        .unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "more eyes".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.bo, id).await;
+    installation.approve(&installation.cy, id).await;
+    assert_eq!(installation.control.review(&installation.ada, id).await.unwrap().checks, vec![]);
 
     // Both the page and the commit read the current reviewers.
     let admin = NewPerson::human("root", [Permission::Admin]);
-    house.people.create_person(None, &admin).await.unwrap();
-    let admin = house.people.sign_in_as_owner("root").await.unwrap();
-    house.people.disable(Some(&admin), house.cy.person).await.unwrap();
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    installation.people.create_person(None, &admin).await.unwrap();
+    let admin = installation.people.sign_in_as_owner("root").await.unwrap();
+    installation.people.disable(Some(&admin), installation.cy.person).await.unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     let told = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();
     let what = "The policy would require 2 approvals for every change, but only 1 person may \
                 review without being an author: this change could never be committed";
     assert_eq!(told, [what]);
-    let problem = house.commit(&house.ada, id).await.unwrap_err();
+    let problem = installation.commit(&installation.ada, id).await.unwrap_err();
     assert!(problem.code == "lint" && problem.detail.contains(what), "{problem:?}");
 }
 
@@ -633,17 +694,18 @@ roles:
 
 /// A deployment *web* with the roles of `tools`, and a worker for them.
 struct Tools {
-    house: House,
+    installation: Installation,
     worker: WorkerId,
 }
 
 impl Tools {
     async fn new() -> Self {
-        let house = House::new().await;
+        let installation = Installation::new().await;
         let files = [("tools/tools.yml".to_owned(), TOOLS.as_bytes().to_vec())].into();
-        let version = house.control.import_barclamps(None, &files).await.unwrap().barclamps[0].2;
+        let version =
+            installation.control.import_barclamps(None, &files).await.unwrap().barclamps[0].2;
         let barclamp = BarclampName::parse("tools").unwrap();
-        let web = house.id("web").await;
+        let web = installation.id("web").await;
         let add = |name: &str| Edit::AddRole(edit::AddRole { deployment: web, role: role(name) });
         let edits = vec![
             Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version }),
@@ -662,28 +724,28 @@ impl Tools {
             pid: 1,
             version: "0".into(),
         };
-        store::workers::ensure_worker(house.database.worker(), &hello, LONG).await.unwrap();
-        store::workers::confirm_worker(house.database.worker(), worker).await.unwrap();
-        let tools = Self { house, worker };
+        store::workers::ensure_worker(installation.database.worker(), &hello, LONG).await.unwrap();
+        store::workers::confirm_worker(installation.database.worker(), worker).await.unwrap();
+        let tools = Self { installation, worker };
         tools.commits(edits).await;
         tools
     }
 
     /// Reviews and commits edits with the server's database role.
     async fn commits(&self, edits: Vec<Edit>) -> BlueprintNumber {
-        let id = self.house.submit(&self.house.ada, "web", edits).await;
-        self.house.approve(&self.house.bo, id).await;
-        self.house.commit(&self.house.ada, id).await.unwrap()
+        let id = self.installation.submit(&self.installation.ada, "web", edits).await;
+        self.installation.approve(&self.installation.bo, id).await;
+        self.installation.commit(&self.installation.ada, id).await.unwrap()
     }
 
     async fn unbind(&self, name: &str) -> Edit {
-        let (node, noderole) = (self.house.node(1).await, NoderoleKey::first(role(name)));
+        let (node, noderole) = (self.installation.node(1).await, NoderoleKey::first(role(name)));
         Edit::Unbind(edit::Unbind { node, noderole, with_dependents: true })
     }
 
     /// Runs the steps that may start, one by one, and returns their roles and actions.
     async fn runs(&self, end: &RunEnd) -> Vec<String> {
-        let pool = self.house.database.worker();
+        let pool = self.installation.database.worker();
         let mut ran = Vec::new();
         loop {
             store::runs::claim_runs(pool, Limits::default()).await.unwrap();
@@ -696,7 +758,7 @@ impl Tools {
                  JOIN noderole n ON n.id = s.noderole_id WHERE r.id = $1",
             )
             .bind(run.0)
-            .fetch_one(self.house.database.owner())
+            .fetch_one(self.installation.database.owner())
             .await
             .unwrap();
             ran.push(what);
@@ -709,13 +771,13 @@ impl Tools {
             "SELECT n.role, s.state FROM step s JOIN noderole n ON n.id = s.noderole_id
              WHERE s.action = 'remove' ORDER BY n.role",
         )
-        .fetch_all(self.house.database.owner())
+        .fetch_all(self.installation.database.owner())
         .await
         .unwrap()
     }
 
     async fn holds(&self, when: &str) {
-        let verified = self.house.control.verify().await.unwrap();
+        let verified = self.installation.control.verify().await.unwrap();
         assert!(verified.discrepancies.is_empty(), "{when}: {:#?}", verified.discrepancies);
     }
 }
@@ -727,27 +789,27 @@ fn states(of: &[(&str, &str)]) -> Vec<(String, String)> {
 #[tokio::test]
 async fn committed_removal_runs_before_noderole_is_gone() {
     let tools = Tools::new().await;
-    let house = &tools.house;
-    tools.commits(vec![house.bind("web", 1, "plug").await]).await;
-    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    let installation = &tools.installation;
+    tools.commits(vec![installation.bind("web", 1, "plug").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), output: json!({}) };
     assert_eq!(tools.runs(&succeeded).await, ["run tool", "run plain", "run plug"]);
     tools.commits(vec![tools.unbind("tool").await]).await;
     assert_eq!(tools.removals().await, states(&[("plug", "todo"), ("tool", "blocked")]));
     tools.holds("unbound").await;
-    let plug = house.noderole(1, "plug").await;
-    let refused = house.control.noderole(&house.ada, plug).await.unwrap_err();
+    let plug = installation.noderole(1, "plug").await;
+    let refused = installation.control.noderole(&installation.ada, plug).await.unwrap_err();
     assert!(refused.detail.contains("Its action remove has not ended yet"), "{}", refused.detail);
 
     assert_eq!(tools.runs(&RunEnd::failed("disk is busy")).await, ["remove plug"]);
     assert_eq!(tools.removals().await, states(&[("plug", "error"), ("tool", "blocked")]));
-    let refused = house.control.noderole(&house.ada, plug).await.unwrap_err();
+    let refused = installation.control.noderole(&installation.ada, plug).await.unwrap_err();
     assert!(refused.detail.contains("Its action remove failed"), "{}", refused.detail);
-    house.control.retry(&house.ada, plug, "freed the disk".into()).await.unwrap();
+    installation.control.retry(&installation.ada, plug, "freed the disk".into()).await.unwrap();
     assert_eq!(tools.runs(&succeeded).await, ["remove plug", "remove tool"]);
     assert_eq!(tools.removals().await, states(&[("plug", "active"), ("tool", "active")]));
     tools.holds("removed").await;
 
-    tools.commits(vec![house.bind("web", 1, "tool").await]).await;
+    tools.commits(vec![installation.bind("web", 1, "tool").await]).await;
     assert_eq!(tools.removals().await, states(&[("plug", "active"), ("tool", "gone")]));
     tools.holds("bound again").await;
 }
@@ -755,12 +817,12 @@ async fn committed_removal_runs_before_noderole_is_gone() {
 #[tokio::test]
 async fn node_that_returns_repeats_no_removal() {
     let tools = Tools::new().await;
-    tools.commits(vec![tools.house.bind("web", 1, "tool").await]).await;
-    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    tools.commits(vec![tools.installation.bind("web", 1, "tool").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), output: json!({}) };
     tools.runs(&succeeded).await;
     tools.commits(vec![tools.unbind("tool").await]).await;
     assert_eq!(tools.runs(&succeeded).await, ["remove tool"]);
-    let (owner, node) = (tools.house.database.owner(), tools.house.node(1).await);
+    let (owner, node) = (tools.installation.database.owner(), tools.installation.node(1).await);
     for alive in [false, true] {
         store::runs::set_node_alive(owner, node, alive).await.unwrap();
     }
@@ -772,8 +834,8 @@ async fn node_that_returns_repeats_no_removal() {
 #[tokio::test]
 async fn new_removal_waits_for_unfinished_removal_of_child() {
     let tools = Tools::new().await;
-    tools.commits(vec![tools.house.bind("web", 1, "plug").await]).await;
-    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    tools.commits(vec![tools.installation.bind("web", 1, "plug").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), output: json!({}) };
     tools.runs(&succeeded).await;
     tools.commits(vec![tools.unbind("plain").await]).await;
     tools.runs(&RunEnd::failed("disk is busy")).await;
@@ -781,7 +843,7 @@ async fn new_removal_waits_for_unfinished_removal_of_child() {
     assert_eq!(tools.removals().await, states(&[("plug", "error"), ("tool", "blocked")]));
     tools.holds("two commits").await;
     // Binding the child again binds its parents too, so nothing is removed any more.
-    tools.commits(vec![tools.house.bind("web", 1, "plug").await]).await;
+    tools.commits(vec![tools.installation.bind("web", 1, "plug").await]).await;
     assert_eq!(tools.removals().await, states(&[("plug", "gone"), ("tool", "gone")]));
     tools.holds("bound again").await;
 }
@@ -789,24 +851,25 @@ async fn new_removal_waits_for_unfinished_removal_of_child() {
 #[tokio::test]
 async fn bound_again_step_waits_for_open_removal() {
     let tools = Tools::new().await;
-    let house = &tools.house;
-    tools.commits(vec![house.bind("web", 1, "side").await]).await;
-    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    let installation = &tools.installation;
+    tools.commits(vec![installation.bind("web", 1, "side").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), output: json!({}) };
     assert_eq!(tools.runs(&succeeded).await, ["run side"]);
     tools.commits(vec![tools.unbind("side").await]).await;
-    let pool = house.database.worker();
+    let pool = installation.database.worker();
     assert_eq!(store::runs::claim_runs(pool, Limits::default()).await.unwrap().runs.len(), 1);
     let leased = store::runs::lease_runs(pool, tools.worker, &["test"], 1, LONG).await.unwrap();
     assert_eq!(leased.len(), 1);
 
-    tools.commits(vec![house.bind("web", 1, "side").await]).await;
+    tools.commits(vec![installation.bind("web", 1, "side").await]).await;
     assert_eq!(store::runs::claim_runs(pool, Limits::default()).await.unwrap().runs, []);
-    let page = house.control.pending(&house.ada, &PendingWanted::default()).await.unwrap();
+    let page =
+        installation.control.pending(&installation.ada, &PendingQuery::default()).await.unwrap();
     let reasons = |group: &PendingGroup| (group.reason, group.steps[0].reasons.clone());
     let text = "Waits for another action of this noderole, which is running.";
     assert_eq!(
         page.groups.iter().map(reasons).collect::<Vec<_>>(),
-        [(Wait::OtherAction, vec![text.to_owned()])]
+        [(PendingReason::OtherAction, vec![text.to_owned()])]
     );
     store::runs::finish_run(pool, leased[0].run, tools.worker, &succeeded).await.unwrap();
     assert_eq!(tools.runs(&succeeded).await, ["run side"]);
@@ -815,15 +878,15 @@ async fn bound_again_step_waits_for_open_removal() {
 #[tokio::test]
 async fn commit_with_other_removal_steps_is_rejected() {
     let tools = Tools::new().await;
-    let house = &tools.house;
-    tools.commits(vec![house.bind("web", 1, "tool").await]).await;
-    let succeeded = RunEnd::Succeeded { result: Map::new(), wall: json!({}) };
+    let installation = &tools.installation;
+    tools.commits(vec![installation.bind("web", 1, "tool").await]).await;
+    let succeeded = RunEnd::Succeeded { result: Map::new(), output: json!({}) };
     tools.runs(&succeeded).await;
     // A removal step outside of a commit.
     let insert = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state) \
         SELECT gen_random_uuid(), noderole_id, node_id, 'remove', concurrency_group_id, 0, jig, generation, content_hash, 'todo' \
         FROM step WHERE action = 'run'";
-    let refused = sqlx::query(insert).execute(house.database.app()).await.unwrap_err();
+    let refused = sqlx::query(insert).execute(installation.database.app()).await.unwrap_err();
     let code =
         |e: &sqlx::Error| e.as_database_error().and_then(|e| e.code()).map(|c| c.into_owned());
     assert_eq!(code(&refused).as_deref(), Some("GY002"));
@@ -831,7 +894,7 @@ async fn commit_with_other_removal_steps_is_rejected() {
     let run = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive, lease_until) \
         SELECT s.id, s.node_id, s.concurrency_group_id, s.generation, s.content_hash, h.number, h.epoch, s.exclusive, now() \
         FROM moved s CROSS JOIN head h";
-    let owner = house.database.owner();
+    let owner = installation.database.owner();
     sqlx::raw_sql(sqlx::AssertSqlSafe(format!(
         "ALTER TABLE step DISABLE TRIGGER USER; {insert}; ALTER TABLE step ENABLE TRIGGER USER"
     )))
@@ -841,7 +904,9 @@ async fn commit_with_other_removal_steps_is_rejected() {
     let claim = format!(
         "WITH moved AS (UPDATE step SET state = 'transition' WHERE action = 'remove' RETURNING *) {run}"
     );
-    let refused =
-        sqlx::query(sqlx::AssertSqlSafe(claim)).execute(house.database.worker()).await.unwrap_err();
+    let refused = sqlx::query(sqlx::AssertSqlSafe(claim))
+        .execute(installation.database.worker())
+        .await
+        .unwrap_err();
     assert!(refused.to_string().contains("its noderole is bound"), "{refused}");
 }

@@ -8,9 +8,9 @@ use engine::ids::{BlueprintNumber, ProposalId, ReviewId};
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
-impl House {
+impl Installation {
     /// Commits edits by cy that move the base of the deployment's open reviews. Only one personal
     /// proposal can be open on it, so this one is of another kind.
     pub async fn moved_by(&self, deployment: &str, edits: Vec<Edit>) -> BlueprintNumber {
@@ -42,16 +42,16 @@ impl House {
 
 #[tokio::test]
 async fn moved_base_is_replanned_with_equal_effect() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("web", 3, "still").await;
-    let edit = house.data_edit("web", json!({"a": 1})).await;
-    let old = house.submit(&house.ada, "web", vec![edit]).await;
-    house.approve(&house.bo, old).await;
-    let edit = house.bind("web", 2, "still").await;
-    let target = house.moved_by("web", vec![edit]).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("web", 3, "still").await;
+    let edit = installation.data_edit("web", json!({"a": 1})).await;
+    let old = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.approve(&installation.bo, old).await;
+    let edit = installation.bind("web", 2, "still").await;
+    let target = installation.moved_by("web", vec![edit]).await;
 
-    let was = house.control.review(&house.bo, old).await.unwrap();
+    let was = installation.control.review(&installation.bo, old).await.unwrap();
     let became = was.replaced_by.unwrap();
     let new = became.after.unwrap();
     assert_eq!(
@@ -62,7 +62,7 @@ async fn moved_base_is_replanned_with_equal_effect() {
         (became.moved, became.dropped),
         (vec![format!("web (blueprint {target})")], vec!["bo (approved)".into()])
     );
-    let is = house.control.review(&house.bo, new).await.unwrap();
+    let is = installation.control.review(&installation.bo, new).await.unwrap();
     assert_eq!(
         (is.state, is.authors.as_slice()),
         (ReviewState::Waiting, ["ada".to_owned()].as_slice())
@@ -71,29 +71,32 @@ async fn moved_base_is_replanned_with_equal_effect() {
         (is.title.as_str(), is.verdicts.len(), is.replaces.unwrap().before),
         ("a change", 0, old)
     );
-    assert_eq!(house.board("web").await.proposal.unwrap().review, Some(new));
+    assert_eq!(installation.board("web").await.proposal.unwrap().review, Some(new));
 
-    let refused = house.commit(&house.ada, old).await.unwrap_err();
+    let refused = installation.commit(&installation.ada, old).await.unwrap_err();
     assert_eq!(refused.code, "not_newest", "the void one stays void");
-    let refused =
-        house.control.judge(&house.bo, old, VerdictKind::Approve, String::new()).await.unwrap_err();
+    let refused = installation
+        .control
+        .judge(&installation.bo, old, VerdictKind::Approve, String::new())
+        .await
+        .unwrap_err();
     assert_eq!(refused.code, "not_newest");
-    let refused = house.commit(&house.ada, new).await.unwrap_err();
+    let refused = installation.commit(&installation.ada, new).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "bo's approval was of the other one");
     // The person who moved the base is not an author of the replanned proposal.
-    house.approve(&house.cy, new).await;
-    house.commit(&house.ada, new).await.unwrap();
+    installation.approve(&installation.cy, new).await;
+    installation.commit(&installation.ada, new).await.unwrap();
 }
 
 #[tokio::test]
 async fn replan_with_other_documents_is_sent_back() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let edit = house.data_edit("web", json!({"a": 1})).await;
-    let old = house.submit(&house.ada, "web", vec![edit]).await;
-    let edit = house.data_edit("web", json!({"a": 2, "b": 3})).await;
-    let target = house.moved_by("web", vec![edit]).await;
-    let was = house.control.review(&house.bo, old).await.unwrap();
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edit = installation.data_edit("web", json!({"a": 1})).await;
+    let old = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let edit = installation.data_edit("web", json!({"a": 2, "b": 3})).await;
+    let target = installation.moved_by("web", vec![edit]).await;
+    let was = installation.control.review(&installation.bo, old).await.unwrap();
     let became = was.replaced_by.unwrap();
     assert_eq!((was.state, became.after, became.refused.len()), (ReviewState::SentBack, None, 1));
     let finding = &became.refused[0];
@@ -102,15 +105,15 @@ async fn replan_with_other_documents_is_sent_back() {
         "{finding:?}"
     );
 
-    let open = house.board("web").await.proposal.unwrap();
+    let open = installation.board("web").await.proposal.unwrap();
     assert_eq!((open.title.as_str(), open.review), ("a change", None));
     assert_eq!(open.sent_back.map(|back| back.before), Some(old));
-    let new = house
+    let new = installation
         .control
-        .submit(&house.ada, open.id, open.version, "the same again".into())
+        .submit(&installation.ada, open.id, open.version, "the same again".into())
         .await
         .unwrap();
-    let came = house.control.review(&house.bo, new).await.unwrap().replaces.unwrap();
+    let came = installation.control.review(&installation.bo, new).await.unwrap().replaces.unwrap();
     assert_eq!(
         (came.before, came.after, came.blueprint, came.same_effect),
         (old, Some(new), target, false)
@@ -125,15 +128,16 @@ async fn replan_with_other_documents_is_sent_back() {
 
 #[tokio::test]
 async fn replan_with_refused_edits_is_sent_back() {
-    let house = House::new().await;
-    let (one, two) = (house.bind("web", 1, "app").await, house.bind("edge", 1, "app").await);
-    let web = house.submit(&house.ada, "web", vec![one]).await;
-    let edge = house.submit(&house.ada, "edge", vec![two]).await;
-    house.approve(&house.bo, web).await;
-    house.approve(&house.bo, edge).await;
-    house.commit(&house.cy, web).await.unwrap();
+    let installation = Installation::new().await;
+    let (one, two) =
+        (installation.bind("web", 1, "app").await, installation.bind("edge", 1, "app").await);
+    let web = installation.submit(&installation.ada, "web", vec![one]).await;
+    let edge = installation.submit(&installation.ada, "edge", vec![two]).await;
+    installation.approve(&installation.bo, web).await;
+    installation.approve(&installation.bo, edge).await;
+    installation.commit(&installation.cy, web).await.unwrap();
 
-    let was = house.control.review(&house.bo, edge).await.unwrap();
+    let was = installation.control.review(&installation.bo, edge).await.unwrap();
     let became = was.replaced_by.unwrap();
     assert_eq!((was.state, became.after), (ReviewState::SentBack, None));
     assert!(
@@ -141,32 +145,38 @@ async fn replan_with_refused_edits_is_sent_back() {
             && became.refused[0].detail.contains("belongs to web"),
         "{became:?}"
     );
-    let listed = house.listed(&house.bo, ReviewStateFilter::Any).await;
+    let listed = installation.listed(&installation.bo, ReviewStateFilter::Any).await;
     assert_eq!(listed.iter().find(|r| r.review == edge).unwrap().state, ReviewState::SentBack);
-    let open = house.board("edge").await.proposal.unwrap();
+    let open = installation.board("edge").await.proposal.unwrap();
     assert_eq!((open.review, open.sent_back.map(|back| back.before)), (None, Some(edge)));
 
-    let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();
-    let edit = house.bind("edge", 2, "app").await;
-    let version = house.control.edit(&house.ada, open.id, version, vec![edit]).await.unwrap();
+    let version =
+        installation.control.undo(&installation.ada, open.id, open.version).await.unwrap();
+    let edit = installation.bind("edge", 2, "app").await;
+    let version =
+        installation.control.edit(&installation.ada, open.id, version, vec![edit]).await.unwrap();
     assert_eq!(
-        house.board("edge").await.proposal.unwrap().sent_back,
+        installation.board("edge").await.proposal.unwrap().sent_back,
         None,
         "once it is edited it is a draft like others"
     );
-    let again =
-        house.control.submit(&house.ada, open.id, version, "n2 instead".into()).await.unwrap();
-    house.approve(&house.bo, again).await;
-    house.commit(&house.ada, again).await.unwrap();
+    let again = installation
+        .control
+        .submit(&installation.ada, open.id, version, "n2 instead".into())
+        .await
+        .unwrap();
+    installation.approve(&installation.bo, again).await;
+    installation.commit(&installation.ada, again).await.unwrap();
 }
 
 #[tokio::test]
 async fn replan_without_remaining_changes_is_sent_back() {
-    let house = House::new().await;
-    let edit = house.data_edit("web", json!({"a": 1})).await;
-    let old = house.submit(&house.ada, "web", vec![edit.clone()]).await;
-    house.moved_by("web", vec![edit]).await;
-    let became = house.control.review(&house.bo, old).await.unwrap().replaced_by.unwrap();
+    let installation = Installation::new().await;
+    let edit = installation.data_edit("web", json!({"a": 1})).await;
+    let old = installation.submit(&installation.ada, "web", vec![edit.clone()]).await;
+    installation.moved_by("web", vec![edit]).await;
+    let became =
+        installation.control.review(&installation.bo, old).await.unwrap().replaced_by.unwrap();
     assert!(
         became.after.is_none() && became.refused[0].detail.contains("changes nothing"),
         "{became:?}"
@@ -175,21 +185,25 @@ async fn replan_without_remaining_changes_is_sent_back() {
 
 #[tokio::test]
 async fn edit_made_by_another_commit_leaves_summary() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let made = house.data_edit("web", json!({"a": 1})).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let made = installation.data_edit("web", json!({"a": 1})).await;
     let own = Edit::SetNoderoleData(edit::SetNoderoleData {
-        node: house.node(1).await,
+        node: installation.node(1).await,
         noderole: NoderoleKey::first(role("app")),
         data: json!({"b": 2}),
     });
-    let old = house.submit(&house.ada, "web", vec![made.clone(), own]).await;
-    let summary = house.control.review(&house.bo, old).await.unwrap().summary;
+    let old = installation.submit(&installation.ada, "web", vec![made.clone(), own]).await;
+    let summary = installation.control.review(&installation.bo, old).await.unwrap().summary;
     assert!(summary.iter().any(|line| line == "Sets the data of app in web."), "{summary:?}");
-    house.moved_by("web", vec![made]).await;
-    let open = house.board("web").await.proposal.unwrap();
-    let new = house.control.submit(&house.ada, open.id, open.version, open.title).await.unwrap();
-    let summary = house.control.review(&house.bo, new).await.unwrap().summary;
+    installation.moved_by("web", vec![made]).await;
+    let open = installation.board("web").await.proposal.unwrap();
+    let new = installation
+        .control
+        .submit(&installation.ada, open.id, open.version, open.title)
+        .await
+        .unwrap();
+    let summary = installation.control.review(&installation.bo, new).await.unwrap().summary;
     assert!(!summary.iter().any(|line| line.starts_with("Sets the data of app in")), "{summary:?}");
     assert!(
         summary.iter().any(|line| line.starts_with("Sets the data of app on n1")),
@@ -199,24 +213,24 @@ async fn edit_made_by_another_commit_leaves_summary() {
 
 #[tokio::test]
 async fn crash_after_commit_is_replanned_by_sweep() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    house.bound("web", 3, "still").await;
-    let edit = house.data_edit("web", json!({"a": 1})).await;
-    let old = house.submit(&house.ada, "web", vec![edit]).await;
-    let edit = house.bind("web", 2, "still").await;
-    let other = house.submitted_beside("web", vec![edit]).await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    installation.bound("web", 3, "still").await;
+    let edit = installation.data_edit("web", json!({"a": 1})).await;
+    let old = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let edit = installation.bind("web", 2, "still").await;
+    let other = installation.submitted_beside("web", vec![edit]).await;
     // Replanning waits for this lock; the commit does not.
-    let mut holding = house.database.app().begin().await.unwrap();
+    let mut holding = installation.database.app().begin().await.unwrap();
     let sql = "SELECT 1 FROM proposal p JOIN review s ON s.proposal_id = p.id WHERE s.id = $1 FOR UPDATE OF p";
     sqlx::query(sql).bind(old.0).execute(&mut *holding).await.unwrap();
     {
-        let commit = house.commit(&house.cy, other);
+        let commit = installation.commit(&installation.cy, other);
         let dies = async {
-            while house.targets().await < 4 {
+            while installation.targets().await < 4 {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
-            house.somebody_waits().await;
+            installation.somebody_waits().await;
         };
         tokio::select! {
             done = commit => panic!("it should wait: {done:?}"),
@@ -224,10 +238,10 @@ async fn crash_after_commit_is_replanned_by_sweep() {
         }
     }
     holding.rollback().await.unwrap();
-    let stale = house.control.review(&house.bo, old).await.unwrap();
+    let stale = installation.control.review(&installation.bo, old).await.unwrap();
     assert_eq!((stale.state, stale.replaced_by), (ReviewState::Stale, None));
     let base = stale.gate.rules.iter().find(|rule| rule.rule == Rule::Base).unwrap();
-    let target = house.targets().await;
+    let target = installation.targets().await;
     assert_eq!(
         base.text,
         format!(
@@ -236,60 +250,76 @@ async fn crash_after_commit_is_replanned_by_sweep() {
         ),
         "cy may edit, too, and is no author"
     );
-    let (one, two) = tokio::join!(house.control.replan_stale(), house.control.replan_stale());
+    let (one, two) =
+        tokio::join!(installation.control.replan_stale(), installation.control.replan_stale());
     assert_eq!(one.unwrap() + two.unwrap(), 1, "two sweeps do it once");
-    assert_eq!(house.control.replan_stale().await.unwrap(), 0);
+    assert_eq!(installation.control.replan_stale().await.unwrap(), 0);
     assert!(
-        house.control.review(&house.bo, old).await.unwrap().replaced_by.unwrap().after.is_some()
+        installation
+            .control
+            .review(&installation.bo, old)
+            .await
+            .unwrap()
+            .replaced_by
+            .unwrap()
+            .after
+            .is_some()
     );
 }
 
 #[tokio::test]
 async fn sibling_reviews_are_not_replanned() {
-    let house = House::new().await;
-    let edit = house.data_edit("edge", json!({"a": 1})).await;
-    let edge = house.submit(&house.ada, "edge", vec![edit]).await;
-    house.approve(&house.bo, edge).await;
-    house.bound("web", 1, "app").await;
-    assert_eq!(house.control.review(&house.bo, edge).await.unwrap().replaced_by, None);
-    house.commit(&house.ada, edge).await.unwrap();
+    let installation = Installation::new().await;
+    let edit = installation.data_edit("edge", json!({"a": 1})).await;
+    let edge = installation.submit(&installation.ada, "edge", vec![edit]).await;
+    installation.approve(&installation.bo, edge).await;
+    installation.bound("web", 1, "app").await;
+    assert_eq!(
+        installation.control.review(&installation.bo, edge).await.unwrap().replaced_by,
+        None
+    );
+    installation.commit(&installation.ada, edge).await.unwrap();
 }
 
 #[tokio::test]
 async fn replan_records_are_immutable() {
-    let house = House::new().await;
-    let edit = house.data_edit("web", json!({"a": 1})).await;
-    let old = house.submit(&house.ada, "web", vec![edit]).await;
-    let edit = house.bind("web", 2, "app").await;
-    house.moved_by("web", vec![edit]).await;
+    let installation = Installation::new().await;
+    let edit = installation.data_edit("web", json!({"a": 1})).await;
+    let old = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let edit = installation.bind("web", 2, "app").await;
+    installation.moved_by("web", vec![edit]).await;
     for sql in ["UPDATE replan SET moved = '{}'", "DELETE FROM replan", "TRUNCATE replan"] {
-        assert!(sqlx::query(sql).execute(house.database.owner()).await.is_err(), "{sql}");
+        assert!(sqlx::query(sql).execute(installation.database.owner()).await.is_err(), "{sql}");
     }
     let sql = "INSERT INTO replan (before_id, proposal_id, version, blueprint_number, refused)
                SELECT id, proposal_id, 9, 1, '[{}]' FROM review WHERE id <> $1 LIMIT 1";
     assert!(
-        sqlx::query(sql).bind(old.0).execute(house.database.app()).await.is_err(),
+        sqlx::query(sql).bind(old.0).execute(installation.database.app()).await.is_err(),
         "not the proposal's version"
     );
 }
 
 #[tokio::test]
 async fn edits_now_out_of_scope_are_rejected() {
-    let house = House::new().await;
-    let (web, edge, n1) = (house.id("web").await, house.id("edge").await, house.node(1).await);
-    house.moved_by("web", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: web })]).await;
+    let installation = Installation::new().await;
+    let (web, edge, n1) =
+        (installation.id("web").await, installation.id("edge").await, installation.node(1).await);
+    installation
+        .moved_by("web", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: web })])
+        .await;
     let edits = vec![
-        house.bind("web", 2, "app").await,
+        installation.bind("web", 2, "app").await,
         Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() }),
     ];
-    let old = house.submit(&house.ada, "web", edits).await;
-    house
+    let old = installation.submit(&installation.ada, "web", edits).await;
+    installation
         .moved_by("edge", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: edge })])
         .await;
 
     // The edits could be planned, because n1 exists. But the plan would write edge, which is
     // outside of web's base.
-    let became = house.control.review(&house.bo, old).await.unwrap().replaced_by.unwrap();
+    let became =
+        installation.control.review(&installation.bo, old).await.unwrap().replaced_by.unwrap();
     assert_eq!((became.after, became.refused.len()), (None, 1), "{became:?}");
     let finding = &became.refused[0];
     assert_eq!(finding.at, "edit 2, by ada");
@@ -299,17 +329,22 @@ async fn edits_now_out_of_scope_are_rejected() {
         "{finding:?}"
     );
 
-    let open = house.board("web").await.proposal.unwrap();
+    let open = installation.board("web").await.proposal.unwrap();
     let title = "give it up".to_owned();
-    let refused =
-        house.control.submit(&house.ada, open.id, open.version, title.clone()).await.unwrap_err();
+    let refused = installation
+        .control
+        .submit(&installation.ada, open.id, open.version, title.clone())
+        .await
+        .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "out_of_scope"));
     assert!(
         refused.detail.starts_with("Edit 2 (") && refused.detail.ends_with("Undo it, then submit."),
         "{refused:?}"
     );
-    let version = house.control.undo(&house.ada, open.id, open.version).await.unwrap();
-    let again = house.control.submit(&house.ada, open.id, version, title).await.unwrap();
-    house.approve(&house.bo, again).await;
-    house.commit(&house.ada, again).await.unwrap();
+    let version =
+        installation.control.undo(&installation.ada, open.id, open.version).await.unwrap();
+    let again =
+        installation.control.submit(&installation.ada, open.id, version, title).await.unwrap();
+    installation.approve(&installation.bo, again).await;
+    installation.commit(&installation.ada, again).await.unwrap();
 }

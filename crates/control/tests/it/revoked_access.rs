@@ -18,7 +18,7 @@ use engine::plan::{Edit, edit};
 use serde_json::json;
 use uuid::Uuid;
 
-use crate::house::{self, House, role};
+use crate::installation::{self, Installation, role};
 
 /// The objects for the tests.
 struct Things {
@@ -37,48 +37,60 @@ struct Things {
 }
 
 impl Things {
-    async fn of(house: &House) -> Self {
-        let edge = house.id("edge").await;
-        let then = house.bound("edge", 2, "app").await;
+    async fn of(installation: &Installation) -> Self {
+        let edge = installation.id("edge").await;
+        let then = installation.bound("edge", 2, "app").await;
         let data = Edit::SetRoleData(edit::SetRoleData {
             deployment: edge,
             role: role("app"),
             data: json!({"app": {"port": 1}}),
         });
-        let changed = house.submit(&house.ada, "edge", vec![data]).await;
-        house.approve(&house.bo, changed).await;
-        house.commit(&house.ada, changed).await.unwrap();
-        house.worker().await;
-        let claimed =
-            store::runs::claim_runs(house.database.worker(), Limits::default()).await.unwrap();
+        let changed = installation.submit(&installation.ada, "edge", vec![data]).await;
+        installation.approve(&installation.bo, changed).await;
+        installation.commit(&installation.ada, changed).await.unwrap();
+        installation.worker().await;
+        let claimed = store::runs::claim_runs(installation.database.worker(), Limits::default())
+            .await
+            .unwrap();
 
-        let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 3, "app").await];
-        let (proposal, version) = house.propose(&house.ada, "web", edits).await;
-        let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
-        let submission =
-            house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-        let thread = house
+        let edits = vec![
+            installation.bind("web", 1, "app").await,
+            installation.bind("web", 3, "app").await,
+        ];
+        let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+        let version =
+            installation.control.undo(&installation.ada, proposal, version).await.unwrap();
+        let submission = installation
             .control
-            .open_thread(&house.cy, submission, Anchor::Whole, "why?".into())
+            .submit(&installation.ada, proposal, version, "one".into())
+            .await
+            .unwrap();
+        let thread = installation
+            .control
+            .open_thread(&installation.cy, submission, Anchor::Whole, "why?".into())
             .await
             .unwrap();
         Self {
             edge,
-            nodes: [house.node(1).await, house.node(4).await],
-            noderole: house.noderole(2, "base").await,
+            nodes: [installation.node(1).await, installation.node(4).await],
+            noderole: installation.noderole(2, "base").await,
             run: claimed.runs[0],
             then,
             proposal,
             version,
-            edit: house.bind("web", 3, "still").await,
+            edit: installation.bind("web", 3, "still").await,
             submission,
             thread,
         }
     }
 
     /// Every write about the cluster, each once.
-    async fn change(&self, house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
-        let (control, why) = (&house.control, || "because".to_owned());
+    async fn change(
+        &self,
+        installation: &Installation,
+        by: &Actor,
+    ) -> Vec<(&'static str, Result<(), Problem>)> {
+        let (control, why) = (&installation.control, || "because".to_owned());
         let (proposal, version, id) = (self.proposal, self.version, self.submission);
         let [n1, n4] = self.nodes;
         let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
@@ -130,8 +142,11 @@ impl Things {
 }
 
 /// Every write about other people, each once.
-async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
-    let (people, cy) = (&house.people, house.cy.person);
+async fn change_people(
+    installation: &Installation,
+    by: &Actor,
+) -> Vec<(&'static str, Result<(), Problem>)> {
+    let (people, cy) = (&installation.people, installation.cy.person);
     let wish = PersonRequest { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
     let grant = Grant { permission: "admin".into(), deployment: None };
     vec![
@@ -144,8 +159,11 @@ async fn change_people(house: &House, by: &Actor) -> Vec<(&'static str, Result<(
 }
 
 /// Every write about the person's own account, each once.
-async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<(), Problem>)> {
-    let people = &house.people;
+async fn change_oneself(
+    installation: &Installation,
+    by: &Actor,
+) -> Vec<(&'static str, Result<(), Problem>)> {
+    let people = &installation.people;
     let token = TokenRequest {
         name: "x".into(),
         days: 1,
@@ -165,24 +183,26 @@ async fn change_oneself(house: &House, by: &Actor) -> Vec<(&'static str, Result<
 }
 
 /// Signs a person in with a link.
-async fn come_in(house: &House, name: &str) -> Actor {
-    let person = house.people.actor_by_name(name).await.unwrap().person;
-    let link = house
+async fn come_in(installation: &Installation, name: &str) -> Actor {
+    let person = installation.people.actor_by_name(name).await.unwrap().person;
+    let link = installation
         .people
         .create_sign_in_link(None, person, std::time::Duration::from_secs(60))
         .await
         .unwrap();
-    let begun = house.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap();
-    house.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
+    let begun =
+        installation.people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap();
+    installation.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap()
 }
 
 /// Row counts that would reveal a write.
-async fn left(house: &House) -> (Vec<i64>, i64, i64) {
+async fn left(installation: &Installation) -> (Vec<i64>, i64, i64) {
     let sql = "SELECT (SELECT count(*) FROM comment) + (SELECT count(*) FROM viewed_change) + (SELECT count(*) FROM review_view) \
                  + (SELECT count(*) FROM person) + (SELECT count(*) FROM run WHERE cancel_requested), \
                (SELECT count(*) FROM proposal WHERE state = 'open') + (SELECT sum(version) FROM proposal)";
-    let (more, proposals) = sqlx::query_as(sql).fetch_one(house.database.owner()).await.unwrap();
-    (house.traces().await, more, proposals)
+    let (more, proposals) =
+        sqlx::query_as(sql).fetch_one(installation.database.owner()).await.unwrap();
+    (installation.traces().await, more, proposals)
 }
 
 fn all_refused(tried: &[(&str, Result<(), Problem>)], status: u16, why: &str) {
@@ -192,107 +212,117 @@ fn all_refused(tried: &[(&str, Result<(), Problem>)], status: u16, why: &str) {
     }
 }
 
-async fn with_dan() -> House {
-    let house = House::new().await;
+async fn with_dan() -> Installation {
+    let installation = Installation::new().await;
     let all = [Permission::Operator, Permission::Reviewer, Permission::Admin];
     for name in ["dan", "root"] {
-        house.people.create_person(None, &NewPerson::human(name, all)).await.unwrap();
+        installation.people.create_person(None, &NewPerson::human(name, all)).await.unwrap();
     }
-    house
+    installation
 }
 
-async fn sql(house: &House, sql: &'static str) {
-    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
+async fn sql(installation: &Installation, sql: &'static str) {
+    sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
 }
 
 #[tokio::test]
 async fn actor_disabled_during_request_writes_nothing() {
-    let house = with_dan().await;
-    let things = Things::of(&house).await;
-    let before = left(&house).await;
+    let installation = with_dan().await;
+    let things = Things::of(&installation).await;
+    let before = left(&installation).await;
 
-    let dan = come_in(&house, "dan").await;
-    sql(&house, "UPDATE person SET permissions = '{}' WHERE name = 'dan'").await;
-    all_refused(&things.change(&house, &dan).await, 403, "without a permission");
-    all_refused(&change_people(&house, &dan).await, 403, "without a permission");
-    sql(&house, "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'")
-        .await;
+    let dan = come_in(&installation, "dan").await;
+    sql(&installation, "UPDATE person SET permissions = '{}' WHERE name = 'dan'").await;
+    all_refused(&things.change(&installation, &dan).await, 403, "without a permission");
+    all_refused(&change_people(&installation, &dan).await, 403, "without a permission");
+    sql(
+        &installation,
+        "UPDATE person SET permissions = '{operator,reviewer,admin}' WHERE name = 'dan'",
+    )
+    .await;
 
-    house.people.sign_out_everywhere(&dan).await.unwrap();
-    all_refused(&things.change(&house, &dan).await, 401, "signed out");
-    all_refused(&change_people(&house, &dan).await, 401, "signed out");
-    all_refused(&change_oneself(&house, &dan).await, 401, "signed out");
+    installation.people.sign_out_everywhere(&dan).await.unwrap();
+    all_refused(&things.change(&installation, &dan).await, 401, "signed out");
+    all_refused(&change_people(&installation, &dan).await, 401, "signed out");
+    all_refused(&change_oneself(&installation, &dan).await, 401, "signed out");
 
-    let dan = come_in(&house, "dan").await;
-    house.people.disable(None, dan.person).await.unwrap();
-    all_refused(&things.change(&house, &dan).await, 401, "disabled");
-    all_refused(&change_people(&house, &dan).await, 401, "disabled");
-    all_refused(&change_oneself(&house, &dan).await, 401, "disabled");
-    assert_eq!(left(&house).await, before);
+    let dan = come_in(&installation, "dan").await;
+    installation.people.disable(None, dan.person).await.unwrap();
+    all_refused(&things.change(&installation, &dan).await, 401, "disabled");
+    all_refused(&change_people(&installation, &dan).await, 401, "disabled");
+    all_refused(&change_oneself(&installation, &dan).await, 401, "disabled");
+    assert_eq!(left(&installation).await, before);
 
     // The same calls with the permission succeed, so the refusals above were due to the actor.
-    let root = come_in(&house, "root").await;
-    let control = &house.control;
+    let root = come_in(&installation, "root").await;
+    let control = &installation.control;
     let (proposal, version) = (things.proposal, things.version);
     control.propose(&root, things.edge).await.unwrap();
     control.edit(&root, proposal, version, vec![things.edit.clone()]).await.unwrap();
     control.record_view(&root, things.submission).await.unwrap();
     control.cancel(&root, things.run).await.unwrap();
-    house.people.end_other_sessions(&root).await.unwrap();
-    assert_ne!(left(&house).await, before);
+    installation.people.end_other_sessions(&root).await.unwrap();
+    assert_ne!(left(&installation).await, before);
 }
 
 #[tokio::test]
 async fn actor_disabled_during_submit_submits_nothing() {
-    let house = with_dan().await;
-    let things = Things::of(&house).await;
-    let dan = come_in(&house, "dan").await;
-    let version = house
+    let installation = with_dan().await;
+    let things = Things::of(&installation).await;
+    let dan = come_in(&installation, "dan").await;
+    let version = installation
         .control
         .edit(&dan, things.proposal, things.version, vec![things.edit.clone()])
         .await
         .unwrap();
-    let before = left(&house).await;
-    let mut held = house.database.app().begin().await.unwrap();
+    let before = left(&installation).await;
+    let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
     let between = async {
-        house.somebody_waits().await;
-        house.people.disable(None, dan.person).await.unwrap();
+        installation.somebody_waits().await;
+        installation.people.disable(None, dan.person).await.unwrap();
         held.commit().await.unwrap();
     };
-    let (submitted, ()) =
-        tokio::join!(house.control.submit(&dan, things.proposal, version, "mine".into()), between);
+    let (submitted, ()) = tokio::join!(
+        installation.control.submit(&dan, things.proposal, version, "mine".into()),
+        between
+    );
     assert_eq!(submitted.unwrap_err().code, "signed_out");
-    assert_eq!(left(&house).await, before);
+    assert_eq!(left(&installation).await, before);
 }
 
 #[tokio::test]
 async fn permission_revoked_during_retry_starts_nothing() {
-    let house = with_dan().await;
-    let things = Things::of(&house).await;
-    let dan = come_in(&house, "dan").await;
-    let mut held = house.database.app().begin().await.unwrap();
+    let installation = with_dan().await;
+    let things = Things::of(&installation).await;
+    let dan = come_in(&installation, "dan").await;
+    let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
         .execute(&mut *held)
         .await
         .unwrap();
     let between = async {
-        house.somebody_waits().await;
-        sql(&house, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
+        installation.somebody_waits().await;
+        sql(&installation, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
         held.commit().await.unwrap();
     };
     let (retried, ()) =
-        tokio::join!(house.control.retry(&dan, things.noderole, "again".into()), between);
+        tokio::join!(installation.control.retry(&dan, things.noderole, "again".into()), between);
     assert_eq!(retried.unwrap_err().code, "forbidden");
     // A retry that the step refuses is not recorded as a retry either.
     assert_eq!(
-        house.control.retry(&house.ada, things.noderole, "again".into()).await.unwrap_err().code,
+        installation
+            .control
+            .retry(&installation.ada, things.noderole, "again".into())
+            .await
+            .unwrap_err()
+            .code,
         "state"
     );
     let noted: Vec<(String, Option<String>)> =
         sqlx::query_as("SELECT action, detail ->> 'refused' FROM audit WHERE action LIKE 'step.retry%' ORDER BY id")
-            .fetch_all(house.database.app())
+            .fetch_all(installation.database.app())
             .await
             .unwrap();
     let refused = |why: &str| ("step.retry.refused".to_owned(), Some(why.to_owned()));
@@ -352,7 +382,7 @@ fn every_write_reloads_the_actor() {
     let asks =
         [".still(", ".lock_review_to_discuss(", ".lock_thread_to_discuss(", ".begin_change("];
     let (mut excused, mut asked) = (BTreeSet::new(), 0);
-    for file in house::sources() {
+    for file in installation::sources() {
         for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
             let looks_up = asks.iter().any(|call| text.contains(call));
             match BY_NOBODY.iter().find(|(excuse, _)| *excuse == name) {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use store::people::passkeys::NewPasskey;
 use totp_rs::{Builder, Secret};
 
-use crate::house::House;
+use crate::installation::Installation;
 
 const ORIGIN: &str = "http://localhost:7780";
 const PASSWORD: &str = "vague otter lamp";
@@ -35,7 +35,7 @@ fn code(secret: &str, steps: i64) -> String {
     app.generate(now.saturating_add_signed(30 * steps)).to_string()
 }
 
-impl House {
+impl Installation {
     async fn give_password(&self, actor: &Actor) {
         let link = self
             .people
@@ -101,54 +101,62 @@ impl House {
 
 #[tokio::test]
 async fn session_by_password_needs_the_code() {
-    let house = House::new().await;
-    let edit = house.bind("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![edit]).await;
-    house.give_password(&house.bo).await;
-    let (bo, session) = house.by_password("bo").await;
+    let installation = Installation::new().await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    installation.give_password(&installation.bo).await;
+    let (bo, session) = installation.by_password("bo").await;
     assert!(!bo.needs_factor(), "none is set up and the policy demands none");
-    let secret = house.set_up(&bo).await;
-    assert!(!house.now(&session).await.needs_factor(), "it set the app up");
+    let secret = installation.set_up(&bo).await;
+    assert!(!installation.now(&session).await.needs_factor(), "it set the app up");
 
-    let (bo, session) = house.by_password("bo").await;
+    let (bo, session) = installation.by_password("bo").await;
     assert!(bo.needs_factor() && bo.permissions.is_empty());
     assert_eq!(
-        code_of(house.control.judge(&bo, id, VerdictKind::Approve, String::new()).await),
+        code_of(installation.control.judge(&bo, id, VerdictKind::Approve, String::new()).await),
         "second_factor_needed"
     );
-    assert_eq!(code_of(house.control.review(&bo, id).await), "second_factor_needed");
-    assert_eq!(code_of(house.people.end_other_sessions(&bo).await), "second_factor_needed");
-    assert_eq!(code_of(house.people.start_totp(&bo).await), "second_factor_needed", "another app");
-    assert_eq!(code_of(house.people.remove_totp(&bo).await), "second_factor_needed");
+    assert_eq!(code_of(installation.control.review(&bo, id).await), "second_factor_needed");
+    assert_eq!(code_of(installation.people.end_other_sessions(&bo).await), "second_factor_needed");
+    assert_eq!(
+        code_of(installation.people.start_totp(&bo).await),
+        "second_factor_needed",
+        "another app"
+    );
+    assert_eq!(code_of(installation.people.remove_totp(&bo).await), "second_factor_needed");
     let password = PasswordRequest {
         old: Some(Password::typed(PASSWORD)),
         new: Password::typed("purple anvil rain"),
     };
-    assert_eq!(code_of(house.people.set_password(&bo, &password).await), "second_factor_needed");
-    assert!(!house.people.can_still_view(&bo).await.unwrap());
-    let state = house.people.second_factor(&bo).await.unwrap();
+    assert_eq!(
+        code_of(installation.people.set_password(&bo, &password).await),
+        "second_factor_needed"
+    );
+    assert!(!installation.people.can_still_view(&bo).await.unwrap());
+    let state = installation.people.second_factor(&bo).await.unwrap();
     assert!(state.totp && state.needed && !state.demanded && state.passkeys == 0);
 
-    assert_eq!(code_of(house.present(&bo, &wish("12345")).await), "invalid");
-    assert_eq!(code_of(house.present(&bo, &FactorRequest::default()).await), "invalid");
+    assert_eq!(code_of(installation.present(&bo, &wish("12345")).await), "invalid");
+    assert_eq!(code_of(installation.present(&bo, &FactorRequest::default()).await), "invalid");
     assert_eq!(
-        code_of(house.present(&bo, &wish(&code(&secret, -1))).await),
+        code_of(installation.present(&bo, &wish(&code(&secret, -1))).await),
         "code_used",
         "it confirmed the app"
     );
-    house.present(&bo, &wish(&code(&secret, 0))).await.unwrap();
-    let now = house.now(&session).await;
+    installation.present(&bo, &wish(&code(&secret, 0))).await.unwrap();
+    let now = installation.now(&session).await;
     assert!(!now.needs_factor() && now.may(Permission::Reviewer));
-    house.approve(&now, id).await;
+    installation.approve(&now, id).await;
 
-    house.people.remove_totp(&now).await.unwrap();
-    assert!(!house.by_password("bo").await.0.needs_factor());
+    installation.people.remove_totp(&now).await.unwrap();
+    assert!(!installation.by_password("bo").await.0.needs_factor());
     let sql = "SELECT action FROM audit WHERE source = 'application' AND action ~ 'factor|totp' ORDER BY id";
     let actions: Vec<String> =
-        sqlx::query_scalar(sql).fetch_all(house.database.owner()).await.unwrap();
+        sqlx::query_scalar(sql).fetch_all(installation.database.owner()).await.unwrap();
     assert_eq!(actions, ["totp.confirm", "factor.present", "totp.remove"]);
     let all = "SELECT string_agg(a::text, ' ') FROM audit a";
-    let all: String = sqlx::query_scalar(all).fetch_one(house.database.owner()).await.unwrap();
+    let all: String =
+        sqlx::query_scalar(all).fetch_one(installation.database.owner()).await.unwrap();
     let bytes = Secret::try_from_base32(&secret).unwrap();
     let hex: String = bytes.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(!all.contains(&secret) && !all.contains(&hex));
@@ -156,76 +164,82 @@ async fn session_by_password_needs_the_code() {
 
 #[tokio::test]
 async fn passkey_is_presented_once_per_request() {
-    let house = House::new().await;
-    house.give_password(&house.bo).await;
-    let (site, key) = (RelyingParty::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
-    let (bo, session) = house.by_password("bo").await;
+    let installation = Installation::new().await;
+    installation.give_password(&installation.bo).await;
+    let (site, key) =
+        (RelyingParty::of(ORIGIN).unwrap(), installation.registers(&installation.bo).await);
+    let (bo, session) = installation.by_password("bo").await;
     assert!(bo.needs_factor());
     let none = RelyingParty::of("https://gantry.example.com").unwrap();
-    assert_eq!(code_of(house.people.factor_options(&bo, &none).await), "no_passkey");
-    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
+    assert_eq!(code_of(installation.people.factor_options(&bo, &none).await), "no_passkey");
+    let options = installation.people.factor_options(&bo, &site).await.unwrap().options;
     let signed = key.get(ORIGIN, &options);
-    let foreign = house.registers(&house.cy).await;
+    let foreign = installation.registers(&installation.cy).await;
     let of_cy = foreign.get(ORIGIN, &options);
-    assert_eq!(code_of(house.present(&bo, &answer(of_cy)).await), "passkey_rejected");
+    assert_eq!(code_of(installation.present(&bo, &answer(of_cy)).await), "passkey_rejected");
     assert_eq!(
-        code_of(house.present(&bo, &answer(signed)).await),
+        code_of(installation.present(&bo, &answer(signed)).await),
         "no_passkey_request",
         "it is consumed"
     );
-    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
+    let options = installation.people.factor_options(&bo, &site).await.unwrap().options;
     let old = "UPDATE session SET ceremony = jsonb_set(ceremony, '{second_factor,at}', '1')";
-    sqlx::query(old).execute(house.database.owner()).await.unwrap();
+    sqlx::query(old).execute(installation.database.owner()).await.unwrap();
     assert_eq!(
-        code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await),
+        code_of(installation.present(&bo, &answer(key.get(ORIGIN, &options))).await),
         "no_passkey_request",
         "too old"
     );
-    assert_eq!(code_of(house.present(&bo, &answer(json!({ "id": "x" }))).await), "invalid");
-    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
-    house.present(&bo, &answer(key.get(ORIGIN, &options))).await.unwrap();
-    assert!(!house.now(&session).await.needs_factor());
+    assert_eq!(code_of(installation.present(&bo, &answer(json!({ "id": "x" }))).await), "invalid");
+    let options = installation.people.factor_options(&bo, &site).await.unwrap().options;
+    installation.present(&bo, &answer(key.get(ORIGIN, &options))).await.unwrap();
+    assert!(!installation.now(&session).await.needs_factor());
 }
 
 #[tokio::test]
 async fn copied_passkey_is_rejected() {
-    let house = House::new().await;
-    house.give_password(&house.bo).await;
-    let (site, key) = (RelyingParty::of(ORIGIN).unwrap(), house.registers(&house.bo).await);
-    sqlx::query("UPDATE passkey SET counter = 7").execute(house.database.owner()).await.unwrap();
-    let (bo, session) = house.by_password("bo").await;
-    let options = house.people.factor_options(&bo, &site).await.unwrap().options;
+    let installation = Installation::new().await;
+    installation.give_password(&installation.bo).await;
+    let (site, key) =
+        (RelyingParty::of(ORIGIN).unwrap(), installation.registers(&installation.bo).await);
+    sqlx::query("UPDATE passkey SET counter = 7")
+        .execute(installation.database.owner())
+        .await
+        .unwrap();
+    let (bo, session) = installation.by_password("bo").await;
+    let options = installation.people.factor_options(&bo, &site).await.unwrap().options;
     assert_eq!(
-        code_of(house.present(&bo, &answer(key.get(ORIGIN, &options))).await),
+        code_of(installation.present(&bo, &answer(key.get(ORIGIN, &options))).await),
         "passkey_rejected"
     );
-    assert!(house.now(&session).await.needs_factor());
+    assert!(installation.now(&session).await.needs_factor());
 }
 
 #[tokio::test]
 async fn policy_forces_setup() {
-    let house = House::under(Policy { second_factor: true, ..Policy::default() }).await;
-    house.give_password(&house.bo).await;
-    let (bo, session) = house.by_password("bo").await;
+    let installation =
+        Installation::under(Policy { second_factor: true, ..Policy::default() }).await;
+    installation.give_password(&installation.bo).await;
+    let (bo, session) = installation.by_password("bo").await;
     assert!(bo.needs_factor());
-    let (thief, _) = house.by_password("bo").await;
-    let state = house.people.second_factor(&bo).await.unwrap();
+    let (thief, _) = installation.by_password("bo").await;
+    let state = installation.people.second_factor(&bo).await.unwrap();
     assert!(state.demanded && state.needed && !state.any());
-    let page = house.people.factor_page(&bo).await.unwrap();
+    let page = installation.people.factor_page(&bo).await.unwrap();
     assert_eq!((page.person.as_str(), page.set_up), ("bo", None));
-    let made = house.people.start_totp(&bo).await.unwrap();
+    let made = installation.people.start_totp(&bo).await.unwrap();
     assert_eq!(
-        house.people.factor_page(&bo).await.unwrap().set_up,
+        installation.people.factor_page(&bo).await.unwrap().set_up,
         Some(made.clone()),
         "for the page without scripts"
     );
     assert_eq!(
-        house.people.factor_page(&thief).await.unwrap().set_up,
+        installation.people.factor_page(&thief).await.unwrap().set_up,
         None,
         "another session does not see it"
     );
     let confirm = async |actor: &Actor, steps| {
-        house
+        installation
             .people
             .confirm_totp(actor, &Code::entered(code(&made.secret, steps)), &ClientInfo::default())
             .await
@@ -233,24 +247,28 @@ async fn policy_forces_setup() {
     assert_eq!(code_of(confirm(&thief, 0).await), "no_totp");
     assert_eq!(code_of(confirm(&bo, 5).await), "code_wrong");
     confirm(&bo, 0).await.unwrap();
-    let bo = house.now(&session).await;
+    let bo = installation.now(&session).await;
     assert!(!bo.needs_factor());
-    assert_eq!(house.people.factor_page(&bo).await.unwrap().set_up, None, "it is shown no more");
-    assert_eq!(code_of(house.people.start_totp(&bo).await), "totp_set");
-    assert_eq!(code_of(house.people.start_totp(&thief).await), "second_factor_needed");
-    house.people.remove_totp(&bo).await.unwrap();
-    assert!(house.now(&session).await.needs_factor(), "the policy demands another one");
+    assert_eq!(
+        installation.people.factor_page(&bo).await.unwrap().set_up,
+        None,
+        "it is shown no more"
+    );
+    assert_eq!(code_of(installation.people.start_totp(&bo).await), "totp_set");
+    assert_eq!(code_of(installation.people.start_totp(&thief).await), "second_factor_needed");
+    installation.people.remove_totp(&bo).await.unwrap();
+    assert!(installation.now(&session).await.needs_factor(), "the policy demands another one");
 }
 
 #[tokio::test]
 async fn wrong_codes_are_throttled() {
-    let house = House::new().await;
-    house.give_password(&house.bo).await;
-    let (bo, _) = house.by_password("bo").await;
-    let secret = house.set_up(&bo).await;
+    let installation = Installation::new().await;
+    installation.give_password(&installation.bo).await;
+    let (bo, _) = installation.by_password("bo").await;
+    let secret = installation.set_up(&bo).await;
     // A server with its own counters.
-    let people = People::over(store::Store::over(house.database.app().clone()));
-    let (bo, session) = house.by_password("bo").await;
+    let people = People::over(store::Store::over(installation.database.app().clone()));
+    let (bo, session) = installation.by_password("bo").await;
     let from =
         |n: u8| ClientInfo { address: Some([192, 0, 2, n].into()), user_agent: String::new() };
     let present =
@@ -267,8 +285,8 @@ async fn wrong_codes_are_throttled() {
     }
     let refused = present(20, &right).await.expect_err("a refusal");
     assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_attempts"));
-    assert!(house.now(&session).await.needs_factor());
-    let cy = house.cy.clone();
+    assert!(installation.now(&session).await.needs_factor());
+    let cy = installation.cy.clone();
     for _ in 0..10 {
         let _ = people.present_factor(&cy, None, &wish("000000"), &from(30)).await;
     }
@@ -281,37 +299,46 @@ async fn wrong_codes_are_throttled() {
 
 #[tokio::test]
 async fn admin_resets_the_factor_of_another_person() {
-    let house = House::new().await;
-    house.give_password(&house.bo).await;
-    let (bo, session) = house.by_password("bo").await;
-    house.set_up(&bo).await;
-    house.registers(&house.bo).await;
+    let installation = Installation::new().await;
+    installation.give_password(&installation.bo).await;
+    let (bo, session) = installation.by_password("bo").await;
+    installation.set_up(&bo).await;
+    installation.registers(&installation.bo).await;
     assert_eq!(
-        house.people.reset_factor(Some(&house.ada), bo.person).await.expect_err("no admin").status,
+        installation
+            .people
+            .reset_factor(Some(&installation.ada), bo.person)
+            .await
+            .expect_err("no admin")
+            .status,
         403
     );
     let sql = "UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'ada'";
-    sqlx::query(sql).execute(house.database.owner()).await.unwrap();
-    let ada = house.people.sign_in_as_owner("ada").await.unwrap();
-    assert_eq!(code_of(house.people.reset_factor(Some(&ada), ada.person).await), "own_account");
-    house.people.reset_factor(Some(&ada), bo.person).await.unwrap();
-    assert_eq!(house.people.actor_of_session(&session).await.unwrap(), None, "sessions end");
-    assert!(!house.by_password("bo").await.0.needs_factor());
-    let details = house.people.details(&ada, bo.person).await.unwrap();
+    sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
+    let ada = installation.people.sign_in_as_owner("ada").await.unwrap();
+    assert_eq!(
+        code_of(installation.people.reset_factor(Some(&ada), ada.person).await),
+        "own_account"
+    );
+    installation.people.reset_factor(Some(&ada), bo.person).await.unwrap();
+    assert_eq!(installation.people.actor_of_session(&session).await.unwrap(), None, "sessions end");
+    assert!(!installation.by_password("bo").await.0.needs_factor());
+    let details = installation.people.details(&ada, bo.person).await.unwrap();
     assert_eq!(details.access_changes[0].kind, "factor_removed");
     assert_eq!(details.approvals_limited[0].admin, "ada", "who may know the password");
 
-    let (bo, _) = house.by_password("bo").await;
-    house.set_up(&bo).await;
-    house.people.reset_factor(None, bo.person).await.unwrap();
-    assert!(!house.by_password("bo").await.0.needs_factor());
+    let (bo, _) = installation.by_password("bo").await;
+    installation.set_up(&bo).await;
+    installation.people.reset_factor(None, bo.person).await.unwrap();
+    assert!(!installation.by_password("bo").await.0.needs_factor());
     let passkeys = "SELECT count(*) FROM passkey WHERE revoked_at IS NULL";
     let passkeys: i64 =
-        sqlx::query_scalar(passkeys).fetch_one(house.database.owner()).await.unwrap();
+        sqlx::query_scalar(passkeys).fetch_one(installation.database.owner()).await.unwrap();
     assert_eq!(passkeys, 0);
     let detail =
         "SELECT detail FROM audit WHERE action = 'person.reset_factor' ORDER BY id LIMIT 1";
-    let detail: Value = sqlx::query_scalar(detail).fetch_one(house.database.owner()).await.unwrap();
+    let detail: Value =
+        sqlx::query_scalar(detail).fetch_one(installation.database.owner()).await.unwrap();
     assert_eq!(
         detail,
         json!({ "name": "bo", "totp": true, "passkeys": 1, "sessions": detail["sessions"] })

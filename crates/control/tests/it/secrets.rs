@@ -8,12 +8,12 @@ use engine::lint::Check;
 use engine::plan::{Edit, edit};
 use serde_json::json;
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
-async fn uses(house: &House, version: i64) -> Edit {
+async fn uses(installation: &Installation, version: i64) -> Edit {
     let data = json!({"db": {"password": {"$secret": "db/password", "version": version}}});
     Edit::SetRoleData(edit::SetRoleData {
-        deployment: house.id("web").await,
+        deployment: installation.id("web").await,
         role: role("app"),
         data,
     })
@@ -21,15 +21,16 @@ async fn uses(house: &House, version: i64) -> Edit {
 
 #[tokio::test]
 async fn review_names_secrets_and_policy_counts_them() {
-    let house = House::under(Policy {
+    let installation = Installation::under(Policy {
         approvals: 1,
         by_risk: [(Risk::Secret, 2)].into(),
         ..Policy::default()
     })
     .await;
-    house.bound("web", 1, "app").await;
-    let id = house.submit(&house.ada, "web", vec![uses(&house, 1).await]).await;
-    let review = house.control.review(&house.ada, id).await.unwrap();
+    installation.bound("web", 1, "app").await;
+    let id =
+        installation.submit(&installation.ada, "web", vec![uses(&installation, 1).await]).await;
+    let review = installation.control.review(&installation.ada, id).await.unwrap();
     assert!(review.risks.contains(&Risk::Secret) && review.gate.needed == 2, "{:?}", review.risks);
     let named = "Uses secret db/password version 1 in app of web on n1.";
     assert!(
@@ -39,17 +40,18 @@ async fn review_names_secrets_and_policy_counts_them() {
     );
     let (stored,): (Vec<String>,) = sqlx::query_as("SELECT risk FROM review WHERE id = $1")
         .bind(id.0)
-        .fetch_one(house.database.owner())
+        .fetch_one(installation.database.owner())
         .await
         .unwrap();
     assert!(stored.contains(&"secret".to_owned()), "{stored:?}");
-    house.approve(&house.bo, id).await;
-    assert_eq!(house.commit(&house.ada, id).await.unwrap_err().code, "not_approved");
-    house.approve(&house.cy, id).await;
-    house.commit(&house.ada, id).await.unwrap();
+    installation.approve(&installation.bo, id).await;
+    assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_approved");
+    installation.approve(&installation.cy, id).await;
+    installation.commit(&installation.ada, id).await.unwrap();
 
-    let id = house.submit(&house.ada, "web", vec![uses(&house, 2).await]).await;
-    let review = house.control.review(&house.ada, id).await.unwrap();
+    let id =
+        installation.submit(&installation.ada, "web", vec![uses(&installation, 2).await]).await;
+    let review = installation.control.review(&installation.ada, id).await.unwrap();
     let [change] = review.impact.secrets.as_slice() else { panic!("{:?}", review.impact.secrets) };
     let secret = |version| SecretRef { name: "db/password".into(), version };
     assert_eq!(
@@ -63,20 +65,25 @@ async fn review_names_secrets_and_policy_counts_them() {
 
 #[tokio::test]
 async fn node_key_in_data_is_not_submitted() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let worker = house.worker().await;
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let worker = installation.worker().await;
     let report = async |descriptor| {
         let known = KnownSecret { name: "db/password".into(), versions: [1].into(), descriptor };
         assert!(
-            store::workers::report_secrets(house.database.worker(), worker, &[known])
+            store::workers::report_secrets(installation.database.worker(), worker, &[known])
                 .await
                 .unwrap()
         );
     };
     report(Some(Descriptor::NodeKey {})).await;
-    let (id, version) = house.propose(&house.ada, "web", vec![uses(&house, 1).await]).await;
-    let refused = house.control.submit(&house.ada, id, version, "a key".into()).await.unwrap_err();
+    let (id, version) =
+        installation.propose(&installation.ada, "web", vec![uses(&installation, 1).await]).await;
+    let refused = installation
+        .control
+        .submit(&installation.ada, id, version, "a key".into())
+        .await
+        .unwrap_err();
     assert!(
         refused.errors[0]
             .detail
@@ -84,8 +91,12 @@ async fn node_key_in_data_is_not_submitted() {
         "{refused:?}"
     );
     report(Some(Descriptor::Data { deployments: ["edge".to_owned()].into() })).await;
-    let id = house.control.submit(&house.ada, id, version, "a secret".into()).await.unwrap();
-    let review = house.control.review(&house.ada, id).await.unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, id, version, "a secret".into())
+        .await
+        .unwrap();
+    let review = installation.control.review(&installation.ada, id).await.unwrap();
     let found = review
         .checks
         .iter()

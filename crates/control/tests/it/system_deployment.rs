@@ -1,28 +1,28 @@
 //! Proposals on *system*: edits that only they can contain, and their base.
 
-use api::deployments::DeploymentsWanted;
+use api::deployments::DeploymentsQuery;
 use engine::cluster::NoderoleKey;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, ReviewId};
 use engine::plan::{Edit, edit};
 use uuid::Uuid;
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
-async fn in_deployment(house: &House, node: NodeId) -> String {
+async fn in_deployment(installation: &Installation, node: NodeId) -> String {
     let (name,): (String,) = sqlx::query_as(
         "SELECT d.name FROM node n JOIN deployment d ON d.id = n.deployment_id WHERE n.id = $1",
     )
     .bind(node.0)
-    .fetch_one(house.database.owner())
+    .fetch_one(installation.database.owner())
     .await
     .unwrap();
     name
 }
 
-async fn done(house: &House, edits: Vec<Edit>) {
-    let review = house.submit(&house.ada, "system", edits).await;
-    house.approve(&house.bo, review).await;
-    house.commit(&house.ada, review).await.unwrap();
+async fn done(installation: &Installation, edits: Vec<Edit>) {
+    let review = installation.submit(&installation.ada, "system", edits).await;
+    installation.approve(&installation.bo, review).await;
+    installation.commit(&installation.ada, review).await.unwrap();
 }
 
 fn deployment(n: u128, name: &str, parent: DeploymentId) -> Edit {
@@ -36,57 +36,72 @@ fn deployment(n: u128, name: &str, parent: DeploymentId) -> Edit {
 
 #[tokio::test]
 async fn system_proposal_changes_top_deployments_and_returns_nodes() {
-    let house = House::new().await;
-    let (system, n1) = (house.id("system").await, house.node(1).await);
-    house.bound("web", 1, "lonely").await;
-    done(&house, vec![deployment(0xa0, "storage", system)]).await;
-    assert!(house.board("storage").await.may_propose.is_ok());
+    let installation = Installation::new().await;
+    let (system, n1) = (installation.id("system").await, installation.node(1).await);
+    installation.bound("web", 1, "lonely").await;
+    done(&installation, vec![deployment(0xa0, "storage", system)]).await;
+    assert!(installation.board("storage").await.may_propose.is_ok());
 
     let taken_off = Edit::Unbind(edit::Unbind {
         node: n1,
         noderole: NoderoleKey::first(role("lonely")),
         with_dependents: false,
     });
-    done(&house, vec![taken_off, Edit::MoveNode(edit::MoveNode { node: n1, deployment: system })])
-        .await;
-    assert_eq!(in_deployment(&house, n1).await, "system");
+    done(
+        &installation,
+        vec![taken_off, Edit::MoveNode(edit::MoveNode { node: n1, deployment: system })],
+    )
+    .await;
+    assert_eq!(in_deployment(&installation, n1).await, "system");
 
     done(
-        &house,
+        &installation,
         vec![Edit::RemoveDeployment(edit::RemoveDeployment {
             deployment: DeploymentId(Uuid::from_u128(0xa0)),
         })],
     )
     .await;
-    let left =
-        house.control.find_deployments(&house.ada, &DeploymentsWanted::default()).await.unwrap();
+    let left = installation
+        .control
+        .find_deployments(&installation.ada, &DeploymentsQuery::default())
+        .await
+        .unwrap();
     let left: Vec<String> =
         left.deployments.iter().map(|deployment| deployment.name.to_string()).collect();
     assert!(!left.contains(&"storage".to_owned()), "{left:?}");
 
-    let proposal = house.control.propose(&house.ada, system).await.unwrap();
+    let proposal = installation.control.propose(&installation.ada, system).await.unwrap();
     let itself = Edit::RemoveDeployment(edit::RemoveDeployment { deployment: system });
     assert_eq!(
-        house.control.edit(&house.ada, proposal, 0, vec![itself]).await.unwrap_err().status,
+        installation
+            .control
+            .edit(&installation.ada, proposal, 0, vec![itself])
+            .await
+            .unwrap_err()
+            .status,
         422
     );
 }
 
 #[tokio::test]
 async fn system_review_is_replanned_after_every_commit() {
-    let house = House::new().await;
-    let system = house.id("system").await;
-    let review =
-        house.submit(&house.ada, "system", vec![deployment(0xa0, "storage", system)]).await;
-    house.approve(&house.bo, review).await;
-    house.bound("web", 1, "lonely").await;
-    let refused = house.commit(&house.ada, review).await.unwrap_err();
+    let installation = Installation::new().await;
+    let system = installation.id("system").await;
+    let review = installation
+        .submit(&installation.ada, "system", vec![deployment(0xa0, "storage", system)])
+        .await;
+    installation.approve(&installation.bo, review).await;
+    installation.bound("web", 1, "lonely").await;
+    let refused = installation.commit(&installation.ada, review).await.unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (409, "not_newest"), "{refused:?}");
     let sql = "SELECT after_id FROM replan WHERE before_id = $1";
-    let anew: Option<i64> =
-        sqlx::query_scalar(sql).bind(review.0).fetch_one(house.database.owner()).await.unwrap();
+    let anew: Option<i64> = sqlx::query_scalar(sql)
+        .bind(review.0)
+        .fetch_one(installation.database.owner())
+        .await
+        .unwrap();
     let anew = ReviewId(anew.unwrap());
-    house.approve(&house.bo, anew).await;
-    house.commit(&house.ada, anew).await.unwrap();
-    assert!(house.board("storage").await.may_propose.is_ok());
+    installation.approve(&installation.bo, anew).await;
+    installation.commit(&installation.ada, anew).await.unwrap();
+    assert!(installation.board("storage").await.may_propose.is_ok());
 }

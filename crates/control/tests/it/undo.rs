@@ -4,7 +4,7 @@
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
 /// A deterministic pseudo-random generator.
 struct Chance(u64);
@@ -18,45 +18,46 @@ impl Chance {
     }
 }
 
-async fn counting(house: &House) -> Vec<i32> {
+async fn counting(installation: &Installation) -> Vec<i32> {
     sqlx::query_scalar("SELECT seq FROM edit WHERE NOT undone ORDER BY seq")
-        .fetch_all(house.database.owner())
+        .fetch_all(installation.database.owner())
         .await
         .unwrap()
 }
 
-async fn details(house: &House, action: &str) -> Vec<Value> {
+async fn details(installation: &Installation, action: &str) -> Vec<Value> {
     sqlx::query_scalar("SELECT detail FROM audit WHERE action = $1 ORDER BY id")
         .bind(action)
-        .fetch_all(house.database.owner())
+        .fetch_all(installation.database.owner())
         .await
         .unwrap()
 }
 
 #[tokio::test]
 async fn undo_and_redo_are_audited_with_edits() {
-    let house = House::new().await;
-    let edits = vec![house.bind("web", 1, "app").await, house.bind("web", 2, "app").await];
-    let (proposal, version) = house.propose(&house.ada, "web", edits).await;
-    let version = house.control.undo(&house.ada, proposal, version).await.unwrap();
-    let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
-    house.control.redo(&house.cy, proposal, version).await.unwrap();
+    let installation = Installation::new().await;
+    let edits =
+        vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await];
+    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
+    let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
+    installation.control.redo(&installation.cy, proposal, version).await.unwrap();
     let said = |number: u32, what: &str| json!({"edits": [what], "number": number});
     let undone = [said(2, "bind n2 to app in web"), said(1, "bind n1 to app in web")];
-    assert_eq!(details(&house, "proposal.undo").await, undone);
-    assert_eq!(details(&house, "proposal.redo").await, [said(1, "bind n1 to app in web")]);
+    assert_eq!(details(&installation, "proposal.undo").await, undone);
+    assert_eq!(details(&installation, "proposal.redo").await, [said(1, "bind n1 to app in web")]);
 }
 
 #[tokio::test]
 async fn undo_and_redo_match_the_model() {
-    let house = House::new().await;
-    let web = house.id("web").await;
-    let proposal = house.control.propose(&house.ada, web).await.unwrap();
+    let installation = Installation::new().await;
+    let web = installation.id("web").await;
+    let proposal = installation.control.propose(&installation.ada, web).await.unwrap();
     let mut chance = Chance(0x5eed);
     let (mut version, mut next) = (0, 1);
     let (mut done, mut undone): (Vec<i32>, Vec<i32>) = (Vec::new(), Vec::new());
     for step in 0..80 {
-        let by = [&house.ada, &house.bo][step % 2];
+        let by = [&installation.ada, &installation.bo][step % 2];
         match chance.below(5) {
             0 | 1 => {
                 let edit = Edit::SetRoleData(edit::SetRoleData {
@@ -64,12 +65,13 @@ async fn undo_and_redo_match_the_model() {
                     role: role("app"),
                     data: json!({"step": step}),
                 });
-                version = house.control.edit(by, proposal, version, vec![edit]).await.unwrap();
+                version =
+                    installation.control.edit(by, proposal, version, vec![edit]).await.unwrap();
                 done.push(next);
                 undone.clear();
                 next += 1;
             }
-            2 | 3 => match (house.control.undo(by, proposal, version).await, done.pop()) {
+            2 | 3 => match (installation.control.undo(by, proposal, version).await, done.pop()) {
                 (Ok(new), Some(last)) => {
                     version = new;
                     undone.push(last);
@@ -77,7 +79,7 @@ async fn undo_and_redo_match_the_model() {
                 (Err(refused), None) => assert_eq!(refused.code, "nothing_to_do"),
                 (answer, model) => panic!("step {step}: {answer:?}, and the model says {model:?}"),
             },
-            _ => match (house.control.redo(by, proposal, version).await, undone.pop()) {
+            _ => match (installation.control.redo(by, proposal, version).await, undone.pop()) {
                 (Ok(new), Some(last)) => {
                     version = new;
                     done.push(last);
@@ -86,56 +88,65 @@ async fn undo_and_redo_match_the_model() {
                 (answer, model) => panic!("step {step}: {answer:?}, and the model says {model:?}"),
             },
         }
-        assert_eq!(counting(&house).await, done, "step {step}");
+        assert_eq!(counting(&installation).await, done, "step {step}");
     }
     assert!(next > 20, "enough was edited: {next}");
     while !done.is_empty() {
-        version = house.control.undo(&house.ada, proposal, version).await.unwrap();
+        version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
         done.pop();
     }
-    let empty =
-        house.control.submit(&house.ada, proposal, version, "nothing".into()).await.unwrap_err();
+    let empty = installation
+        .control
+        .submit(&installation.ada, proposal, version, "nothing".into())
+        .await
+        .unwrap_err();
     assert_eq!(empty.code, "empty", "undoing everything leaves no difference");
 }
 
 #[tokio::test]
 async fn undoing_person_is_warned_and_becomes_author() {
-    let house = House::new().await;
-    let (proposal, version) =
-        house.propose(&house.ada, "web", vec![house.bind("web", 1, "app").await]).await;
-    let open = async |by| house.control.proposal(by, proposal).await.unwrap().1;
-    assert!(!open(&house.ada).await.would_join, "she wrote it");
-    assert!(open(&house.bo).await.would_join, "he could approve it so far");
+    let installation = Installation::new().await;
+    let (proposal, version) = installation
+        .propose(&installation.ada, "web", vec![installation.bind("web", 1, "app").await])
+        .await;
+    let open = async |by| installation.control.proposal(by, proposal).await.unwrap().1;
+    assert!(!open(&installation.ada).await.would_join, "she wrote it");
+    assert!(open(&installation.bo).await.would_join, "he could approve it so far");
     assert!(
-        !open(&house.ada).await.of_others && open(&house.bo).await.of_others,
+        !open(&installation.ada).await.of_others && open(&installation.bo).await.of_others,
         "it is hers alone"
     );
-    let version = house.control.undo(&house.bo, proposal, version).await.unwrap();
-    let version = house.control.redo(&house.cy, proposal, version).await.unwrap();
+    let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
+    let version = installation.control.redo(&installation.cy, proposal, version).await.unwrap();
 
-    assert!(open(&house.ada).await.of_others, "others touched her edit");
+    assert!(open(&installation.ada).await.of_others, "others touched her edit");
 
-    let now = open(&house.bo).await;
+    let now = open(&installation.bo).await;
     assert!(!now.would_join, "he is one now");
     assert_eq!(now.authors, ["ada", "bo", "cy"]);
     assert_eq!(now.edits[0].touched_by, ["bo", "cy"]);
-    let id = house.control.submit(&house.ada, proposal, version, "one".into()).await.unwrap();
-    let review = house.control.review(&house.bo, id).await.unwrap();
+    let id = installation
+        .control
+        .submit(&installation.ada, proposal, version, "one".into())
+        .await
+        .unwrap();
+    let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(review.authors, now.authors, "the board names whom the gate refuses");
     assert!(review.may_judge.is_err());
 }
 
 #[tokio::test]
 async fn proposal_opened_by_another_belongs_to_others() {
-    let house = House::new().await;
-    let web = house.id("web").await;
-    let proposal = house.control.propose(&house.bo, web).await.unwrap();
-    let bind = house.bind("web", 1, "app").await;
-    let edited = house.control.edit(&house.ada, proposal, 0, vec![bind]).await.unwrap();
-    let open = async |by| house.control.proposal(by, proposal).await.unwrap().1;
-    assert_eq!(open(&house.ada).await.authors, ["ada"]);
-    assert!(open(&house.ada).await.of_others, "bo opened it");
-    assert!(open(&house.bo).await.of_others, "ada wrote in it");
-    house.control.undo(&house.ada, proposal, edited).await.unwrap();
-    assert!(open(&house.bo).await.of_others, "what was taken back may be brought again");
+    let installation = Installation::new().await;
+    let web = installation.id("web").await;
+    let proposal = installation.control.propose(&installation.bo, web).await.unwrap();
+    let bind = installation.bind("web", 1, "app").await;
+    let edited =
+        installation.control.edit(&installation.ada, proposal, 0, vec![bind]).await.unwrap();
+    let open = async |by| installation.control.proposal(by, proposal).await.unwrap().1;
+    assert_eq!(open(&installation.ada).await.authors, ["ada"]);
+    assert!(open(&installation.ada).await.of_others, "bo opened it");
+    assert!(open(&installation.bo).await.of_others, "ada wrote in it");
+    installation.control.undo(&installation.ada, proposal, edited).await.unwrap();
+    assert!(open(&installation.bo).await.of_others, "what was taken back may be brought again");
 }

@@ -5,11 +5,11 @@ use engine::gate::{Policy, Risk};
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 
-use crate::house::{House, role};
+use crate::installation::{Installation, role};
 
-async fn data(house: &House, deployment: &str, name: &str, data: Value) -> Edit {
+async fn data(installation: &Installation, deployment: &str, name: &str, data: Value) -> Edit {
     Edit::SetRoleData(edit::SetRoleData {
-        deployment: house.id(deployment).await,
+        deployment: installation.id(deployment).await,
         role: role(name),
         data,
     })
@@ -17,30 +17,51 @@ async fn data(house: &House, deployment: &str, name: &str, data: Value) -> Edit 
 
 #[tokio::test]
 async fn unchanged_parts_stay_viewed_after_resubmission() {
-    let house = House::new().await;
-    let (one, two) = (house.bind("web", 1, "app").await, house.bind("web", 2, "app").await);
-    let (proposal, version) = house.propose(&house.ada, "web", vec![one, two]).await;
-    let first = house.control.submit(&house.ada, proposal, version, "two".into()).await.unwrap();
-    let opened = house.control.viewed_changes(&house.bo, first).await.unwrap();
+    let installation = Installation::new().await;
+    let (one, two) =
+        (installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await);
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![one, two]).await;
+    let first = installation
+        .control
+        .submit(&installation.ada, proposal, version, "two".into())
+        .await
+        .unwrap();
+    let opened = installation.control.viewed_changes(&installation.bo, first).await.unwrap();
     assert_eq!((opened.all, opened.viewed.len()), (3, 0), "{opened:?}");
-    let nodes = [Anchor::Node(house.node(1).await), Anchor::Node(house.node(2).await)];
+    let nodes =
+        [Anchor::Node(installation.node(1).await), Anchor::Node(installation.node(2).await)];
     for _ in 0..2 {
-        let now = house.control.mark_viewed(&house.bo, first, nodes.to_vec()).await.unwrap();
+        let now = installation
+            .control
+            .mark_viewed(&installation.bo, first, nodes.to_vec())
+            .await
+            .unwrap();
         assert_eq!((now.viewed.len(), now.outdated.len()), (2, 0), "twice is once");
     }
     assert!(
-        house.control.viewed_changes(&house.cy, first).await.unwrap().viewed.is_empty(),
+        installation
+            .control
+            .viewed_changes(&installation.cy, first)
+            .await
+            .unwrap()
+            .viewed
+            .is_empty(),
         "each person's own"
     );
 
-    let more = house.bind("web", 1, "wipe").await;
-    let version = house.control.edit(&house.ada, proposal, version, vec![more]).await.unwrap();
-    let second = house.control.submit(&house.ada, proposal, version, "more".into()).await.unwrap();
-    let now = house.control.viewed_changes(&house.bo, second).await.unwrap();
+    let more = installation.bind("web", 1, "wipe").await;
+    let version =
+        installation.control.edit(&installation.ada, proposal, version, vec![more]).await.unwrap();
+    let second = installation
+        .control
+        .submit(&installation.ada, proposal, version, "more".into())
+        .await
+        .unwrap();
+    let now = installation.control.viewed_changes(&installation.bo, second).await.unwrap();
     assert!(now.viewed.contains(&nodes[1]) && !now.viewed.contains(&nodes[0]), "{now:?}");
     assert_eq!(now.outdated, [nodes[0].clone()].into());
     let rows: i64 = sqlx::query_scalar("SELECT count(*) FROM viewed_change")
-        .fetch_one(house.database.owner())
+        .fetch_one(installation.database.owner())
         .await
         .unwrap();
     assert_eq!(rows, 2, "one row for each document, however often");
@@ -48,70 +69,96 @@ async fn unchanged_parts_stay_viewed_after_resubmission() {
 
 #[tokio::test]
 async fn only_changed_documents_can_be_viewed() {
-    let house = House::new().await;
-    house.bound("web", 1, "app").await;
-    let id = house
-        .submit(&house.ada, "web", vec![data(&house, "web", "app", json!({"a": 1})).await])
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let id = installation
+        .submit(
+            &installation.ada,
+            "web",
+            vec![data(&installation, "web", "app", json!({"a": 1})).await],
+        )
         .await;
-    let web = Anchor::Deployment(house.id("web").await);
+    let web = Anchor::Deployment(installation.id("web").await);
     for odd in [
         Anchor::Whole,
-        Anchor::Node(house.node(4).await),
-        Anchor::Role(house.id("web").await, role("app"), None),
+        Anchor::Node(installation.node(4).await),
+        Anchor::Role(installation.id("web").await, role("app"), None),
     ] {
-        let refused =
-            house.control.mark_viewed(&house.bo, id, vec![web.clone(), odd]).await.unwrap_err();
+        let refused = installation
+            .control
+            .mark_viewed(&installation.bo, id, vec![web.clone(), odd])
+            .await
+            .unwrap_err();
         assert!(refused.detail.contains("does not change"), "{refused:?}");
     }
     assert!(
-        house.control.viewed_changes(&house.bo, id).await.unwrap().viewed.is_empty(),
+        installation.control.viewed_changes(&installation.bo, id).await.unwrap().viewed.is_empty(),
         "all or none"
     );
-    let now = house.control.mark_viewed(&house.bo, id, vec![web]).await.unwrap();
+    let now = installation.control.mark_viewed(&installation.bo, id, vec![web]).await.unwrap();
     assert_eq!(now.viewed.len(), now.all);
-    let missing =
-        house.control.viewed_changes(&house.bo, engine::ids::ReviewId(999)).await.unwrap_err();
+    let missing = installation
+        .control
+        .viewed_changes(&installation.bo, engine::ids::ReviewId(999))
+        .await
+        .unwrap_err();
     assert_eq!(missing.status, 404);
 }
 
 #[tokio::test]
 async fn policy_change_can_be_viewed_and_discussed() {
-    let house = House::new().await;
+    let installation = Installation::new().await;
     let policy = |approvals| {
         Edit::SetPolicy(edit::SetPolicy {
             policy: Policy { approvals, by_risk: [(Risk::Removal, 3)].into(), ..Policy::default() },
         })
     };
-    let (proposal, version) = house.propose(&house.ada, "web", vec![policy(1)]).await;
-    let first = house
+    let (proposal, version) = installation.propose(&installation.ada, "web", vec![policy(1)]).await;
+    let first = installation
         .control
-        .submit(&house.ada, proposal, version, "three to remove".into())
+        .submit(&installation.ada, proposal, version, "three to remove".into())
         .await
         .unwrap();
     let whole = Anchor::Policy(None);
-    let now = house.control.mark_viewed(&house.bo, first, vec![whole.clone()]).await.unwrap();
+    let now = installation
+        .control
+        .mark_viewed(&installation.bo, first, vec![whole.clone()])
+        .await
+        .unwrap();
     assert_eq!((now.all, now.viewed), (1, [whole.clone()].into()));
 
     let removal = Anchor::Policy(Some("/by_risk/removal".into()));
-    house.control.open_thread(&house.bo, first, removal, "Why three?".into()).await.unwrap();
+    installation
+        .control
+        .open_thread(&installation.bo, first, removal, "Why three?".into())
+        .await
+        .unwrap();
     let stays = Anchor::Policy(Some("/approvals".into()));
     assert!(
-        house.control.open_thread(&house.bo, first, stays, "What?".into()).await.is_err(),
+        installation
+            .control
+            .open_thread(&installation.bo, first, stays, "What?".into())
+            .await
+            .is_err(),
         "that does not change"
     );
-    let said = house.control.discussion(&house.ada, first).await.unwrap();
+    let said = installation.control.discussion(&installation.ada, first).await.unwrap();
     assert_eq!(
         (said.threads[0].about.as_str(), said.threads[0].current),
         ("the policy, /by_risk/removal", true)
     );
 
-    let version = house.control.edit(&house.ada, proposal, version, vec![policy(2)]).await.unwrap();
-    let second = house
+    let version = installation
         .control
-        .submit(&house.ada, proposal, version, "and two for all".into())
+        .edit(&installation.ada, proposal, version, vec![policy(2)])
         .await
         .unwrap();
-    let now = house.control.viewed_changes(&house.bo, second).await.unwrap();
+    let second = installation
+        .control
+        .submit(&installation.ada, proposal, version, "and two for all".into())
+        .await
+        .unwrap();
+    let now = installation.control.viewed_changes(&installation.bo, second).await.unwrap();
     assert_eq!(
         (now.viewed.len(), now.outdated),
         (0, [whole].into()),

@@ -51,5 +51,5 @@ pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why,
 pub use transition::{
     BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply, apply_each,
 };
-pub use waiting::{Attempt, ENDING, Link, UnknownWait, Wait, pending_reason, struck};
+pub use waiting::{Attempt, ENDING, Link, PendingReason, UnknownWait, pending_reason, struck};
 pub use world::{Child, Delta, Missing, Outcome, World};

@@ -74,7 +74,7 @@ pub enum Event {
     NeverStarted,
     /// A person canceled the attempt. In one transaction with a re-run, the cancellation comes
     /// first.
-    Cancelled {
+    Canceled {
         /// The person, for messages.
         by: String,
     },
@@ -101,7 +101,7 @@ impl Event {
             Self::Failed { .. } => "failed",
             Self::Lost { .. } => "lost",
             Self::NeverStarted => "never started",
-            Self::Cancelled { .. } => "cancelled",
+            Self::Canceled { .. } => "canceled",
             Self::Retry { .. } => "retried",
             Self::Rerun { .. } => "re-run",
         }
@@ -638,7 +638,7 @@ impl<'c> Propagation<'c> {
                 self.wait(id)
             }
             // A person who cancels a run wants it to stop. TODO would start the next one at once.
-            Event::Cancelled { by } => self.fail(id, &format!("cancelled by {by}")),
+            Event::Canceled { by } => self.fail(id, &format!("canceled by {by}")),
             Event::Retry { why } => self.retry(id, *why),
             Event::Rerun { generation, .. } if needs_decision && *generation == present => {
                 Err(Refused::Unasked { step: id }.into())

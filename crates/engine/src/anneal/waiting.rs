@@ -1,7 +1,7 @@
 //! Pending reasons: the one reason that each unfinished step is listed under.
 //!
 //! [`why_not`] returns all reasons of one step, and its page shows them. A list shows only the
-//! first, in the order in which [`Wait`] declares them. First come reasons that concern this step
+//! first, in the order in which [`PendingReason`] declares them. First come reasons that concern this step
 //! and need a person. Next are those that stop everything, then those that pass by themselves. So
 //! the steps under *paused* start as soon as execution resumes; a step whose node is also dead is
 //! not among them.
@@ -36,11 +36,11 @@ macro_rules! waits {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(rename_all = "snake_case")]
-        pub enum Wait {
+        pub enum PendingReason {
             $($(#[doc = $doc])* $name,)*
         }
 
-        impl Wait {
+        impl PendingReason {
             pub const ALL: &[Self] = &[$(Self::$name,)*];
 
             /// The value in URLs, and in the result of the database.
@@ -128,7 +128,7 @@ waits! {
 #[error("Unknown pending reason {0:?}")]
 pub struct UnknownWait(pub String);
 
-impl FromStr for Wait {
+impl FromStr for PendingReason {
     type Err = UnknownWait;
     fn from_str(text: &str) -> Result<Self, UnknownWait> {
         let found = Self::ALL.iter().copied().find(|wait| wait.as_str() == text);
@@ -136,13 +136,13 @@ impl FromStr for Wait {
     }
 }
 
-impl fmt::Display for Wait {
+impl fmt::Display for PendingReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
 }
 
-impl Wait {
+impl PendingReason {
     /// Whether a person must act on this step or on one of its ancestors. This excludes a missing
     /// worker or node, because it returns by itself after a restart or an upgrade.
     pub fn needs_person(self) -> bool {
@@ -175,31 +175,31 @@ impl Wait {
 
 impl Reason {
     /// The pending reason of a step with this rule, if no earlier one applies.
-    pub fn wait(&self) -> Wait {
+    pub fn wait(&self) -> PendingReason {
         match self {
-            Self::Paused => Wait::Paused,
-            Self::Room { capacity: 0, .. } => Wait::NoWorker,
-            Self::Room { .. } => Wait::Room,
-            Self::State { state: StepState::Error, .. } => Wait::Failed,
-            Self::State { state: StepState::Blocked, .. } => Wait::Parents,
-            Self::State { state: StepState::Transition, .. } => Wait::Queued,
-            Self::State { .. } => Wait::Next,
-            Self::Rests => Wait::Rests,
-            Self::Backoff { .. } => Wait::Backoff,
-            Self::Jig { .. } => Wait::Jig,
-            Self::Unserved { .. } => Wait::Unserved,
-            Self::OnHold { .. } => Wait::OnHold,
-            Self::Unavailable { .. } => Wait::Unavailable,
-            Self::NodeDead { .. } => Wait::NodeDead,
-            Self::NodeAlive { .. } => Wait::NodeAlive,
-            Self::NotJoined { .. } => Wait::NotJoined,
-            Self::Frozen { .. } => Wait::Frozen,
-            Self::Exclusive { .. } => Wait::Exclusive,
-            Self::OtherAction { .. } => Wait::OtherAction,
-            Self::ConcurrencyGroup { .. } => Wait::ConcurrencyGroup,
-            Self::Chunk { .. } => Wait::Chunk,
-            Self::Budget { .. } => Wait::Budget,
-            Self::Unknown { .. } => Wait::Unknown,
+            Self::Paused => PendingReason::Paused,
+            Self::Room { capacity: 0, .. } => PendingReason::NoWorker,
+            Self::Room { .. } => PendingReason::Room,
+            Self::State { state: StepState::Error, .. } => PendingReason::Failed,
+            Self::State { state: StepState::Blocked, .. } => PendingReason::Parents,
+            Self::State { state: StepState::Transition, .. } => PendingReason::Queued,
+            Self::State { .. } => PendingReason::Next,
+            Self::Rests => PendingReason::Rests,
+            Self::Backoff { .. } => PendingReason::Backoff,
+            Self::Jig { .. } => PendingReason::Jig,
+            Self::Unserved { .. } => PendingReason::Unserved,
+            Self::OnHold { .. } => PendingReason::OnHold,
+            Self::Unavailable { .. } => PendingReason::Unavailable,
+            Self::NodeDead { .. } => PendingReason::NodeDead,
+            Self::NodeAlive { .. } => PendingReason::NodeAlive,
+            Self::NotJoined { .. } => PendingReason::NotJoined,
+            Self::Frozen { .. } => PendingReason::Frozen,
+            Self::Exclusive { .. } => PendingReason::Exclusive,
+            Self::OtherAction { .. } => PendingReason::OtherAction,
+            Self::ConcurrencyGroup { .. } => PendingReason::ConcurrencyGroup,
+            Self::Chunk { .. } => PendingReason::Chunk,
+            Self::Budget { .. } => PendingReason::Budget,
+            Self::Unknown { .. } => PendingReason::Unknown,
         }
     }
 }
@@ -226,28 +226,34 @@ pub fn pending_reason(
     step: StepId,
     attempt: Option<Attempt>,
     struck: bool,
-) -> Option<Wait> {
+) -> Option<PendingReason> {
     let found = view.steps.get(&step)?;
     match (found.state, attempt) {
         (StepState::Active, _)
         | (StepState::Transition, Some(Attempt::Running { over: false })) => None,
-        (StepState::Error, _) => Some(Wait::Failed),
-        (StepState::Blocked, _) if struck => Some(Wait::BehindFailure),
-        (StepState::Blocked, _) => Some(Wait::Parents),
-        (StepState::Transition, None) => Some(Wait::Unknown),
-        (StepState::Transition, Some(Attempt::Running { over: true })) => Some(Wait::Overdue),
+        (StepState::Error, _) => Some(PendingReason::Failed),
+        (StepState::Blocked, _) if struck => Some(PendingReason::BehindFailure),
+        (StepState::Blocked, _) => Some(PendingReason::Parents),
+        (StepState::Transition, None) => Some(PendingReason::Unknown),
+        (StepState::Transition, Some(Attempt::Running { over: true })) => {
+            Some(PendingReason::Overdue)
+        }
         (StepState::Transition, Some(Attempt::Queued)) if view.capacity == 0 => {
-            Some(Wait::NoWorker)
+            Some(PendingReason::NoWorker)
         }
         (StepState::Transition, Some(Attempt::Queued))
             if view.unsupported_jigs.contains(&found.jig) =>
         {
-            Some(Wait::Unserved)
+            Some(PendingReason::Unserved)
         }
-        (StepState::Transition, Some(Attempt::Queued)) => Some(Wait::Queued),
-        (StepState::Todo, _) => {
-            Some(why_not(view, limits, step).iter().map(Reason::wait).min().unwrap_or(Wait::Next))
-        }
+        (StepState::Transition, Some(Attempt::Queued)) => Some(PendingReason::Queued),
+        (StepState::Todo, _) => Some(
+            why_not(view, limits, step)
+                .iter()
+                .map(Reason::wait)
+                .min()
+                .unwrap_or(PendingReason::Next),
+        ),
     }
 }
 
@@ -294,16 +300,17 @@ mod tests {
     #[test]
     fn manual_pending_reason_names_responsible_person() {
         let people = ["a person", "an operator"];
-        let named = |wait: &Wait| people.iter().any(|person| wait.frees().starts_with(person));
-        assert!(Wait::ALL.iter().filter(|wait| wait.needs_person()).all(named));
+        let named =
+            |wait: &PendingReason| people.iter().any(|person| wait.frees().starts_with(person));
+        assert!(PendingReason::ALL.iter().filter(|wait| wait.needs_person()).all(named));
         for passes in [
-            Wait::Parents,
-            Wait::Backoff,
-            Wait::Budget,
-            Wait::NoWorker,
-            Wait::NodeDead,
-            Wait::Next,
-            Wait::Queued,
+            PendingReason::Parents,
+            PendingReason::Backoff,
+            PendingReason::Budget,
+            PendingReason::NoWorker,
+            PendingReason::NodeDead,
+            PendingReason::Next,
+            PendingReason::Queued,
         ] {
             assert!(!passes.needs_person(), "{passes}");
         }
@@ -311,14 +318,14 @@ mod tests {
 
     #[test]
     fn pending_reason_names_round_trip_and_are_unique() {
-        let words: BTreeSet<&str> = Wait::ALL.iter().map(|wait| wait.as_str()).collect();
-        assert_eq!(words.len(), Wait::ALL.len());
-        for wait in Wait::ALL {
+        let words: BTreeSet<&str> = PendingReason::ALL.iter().map(|wait| wait.as_str()).collect();
+        assert_eq!(words.len(), PendingReason::ALL.len());
+        for wait in PendingReason::ALL {
             assert_eq!(wait.as_str().parse(), Ok(*wait));
             assert_eq!(serde_json::to_value(wait).unwrap(), wait.as_str());
             assert!(!wait.states().is_empty());
         }
-        assert!("Failed".parse::<Wait>().is_err());
+        assert!("Failed".parse::<PendingReason>().is_err());
     }
 
     #[test]

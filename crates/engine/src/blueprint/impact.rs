@@ -798,7 +798,7 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
                 after: BTreeMap::new(),
             });
         gathered.group.nodes += 1;
-        gathered.group.at_once = step.lane.max_running;
+        gathered.group.at_once = step.concurrency_group.max_running;
         gathered.group.queued += usize::from(place.queued);
         gathered.nodes.extend(names.fqdn(step.node));
         if gathered.nodes.len() > NAMED {
@@ -834,7 +834,7 @@ fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
         deployment,
         nodes: 0,
         at_once: None,
-        in_chunks: step.lane.mode == ConcurrencyGroupMode::Chunk,
+        in_chunks: step.concurrency_group.mode == ConcurrencyGroupMode::Chunk,
         immediate: step.instant,
         action: step.action.clone(),
         destructive: step.destructive,

@@ -15,10 +15,10 @@
 
 pub mod anchor;
 pub mod difference;
+pub mod effect_difference;
 pub mod impact;
 pub mod projection;
 pub mod secret_uses;
-pub mod shift;
 pub mod text;
 pub mod viewed;
 
@@ -27,7 +27,7 @@ pub use crate::cluster::change::{
 };
 pub use anchor::{Anchor, NotAnAnchor};
 pub use difference::{Difference, difference};
+pub use effect_difference::EffectDifference;
 pub use impact::{Impact, impact};
 pub use projection::{Projection, project};
 pub use secret_uses::{SecretChange, secret_changes};
-pub use shift::Shift;

@@ -71,7 +71,7 @@ pub struct StepIntent {
     /// Longest path from a root.
     pub rank: u32,
     /// Its concurrency group.
-    pub lane: ConcurrencyGroupIntent,
+    pub concurrency_group: ConcurrencyGroupIntent,
     /// The jig that executes it.
     pub jig: JigName,
     /// The class of the jig.
@@ -411,7 +411,7 @@ fn intent(
         role: noderole.role,
         content: content(noderole, role_doc, action)?,
         rank: noderole.rank,
-        lane: ConcurrencyGroupIntent { name, max_running, mode },
+        concurrency_group: ConcurrencyGroupIntent { name, max_running, mode },
         jig: role.jig.clone(),
         jig_class: role.jig_class.clone(),
         destructive: role.flags.destructive,

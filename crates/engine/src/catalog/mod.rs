@@ -18,7 +18,7 @@
 //! all its actions, so an approval covers all of them.
 //!
 //! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`concurrency-group`, `retry`,
-//! `timeout`, `on-error`, ...) default to OpenCrowbar's behaviour where that was sound. Source: the
+//! `timeout`, `on-error`, ...) default to OpenCrowbar's behavior where that was sound. Source: the
 //! barclamp files of opencrowbar/core and digitalrebar.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -470,7 +470,11 @@ impl Role {
     /// The concurrency group of its step, with the group's limit.
     pub fn concurrency_group(&self) -> (ConcurrencyGroupName, Option<u32>, ConcurrencyGroupMode) {
         match &self.run.concurrency_group {
-            Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
+            Some(concurrency_group) => (
+                concurrency_group.name.clone(),
+                Some(concurrency_group.max_running),
+                concurrency_group.mode,
+            ),
             None => {
                 (ConcurrencyGroupName::of_role(&self.name), None, ConcurrencyGroupMode::default())
             }

@@ -15,7 +15,7 @@
 //! 1. Data and outputs of the ACTIVE steps on its node, in topological order, then by id.
 //! 2. Data and outputs of its ancestors, from far to near, so that the nearest overrides the
 //!    others.
-//! 3. Its own data, without its own last output (for the reason, see [`super::wall`]).
+//! 3. Its own data, without its own last output (for the reason, see [`super::output`]).
 //!
 //! References to secrets are effective only in reviewed data. In outputs and system data they are
 //! masked text. Data that no reviewer saw must not name secrets for a run to receive.
@@ -162,10 +162,10 @@ pub fn ancestor_distances(step: StepId, edges: &[(StepId, StepId)]) -> BTreeMap<
 pub fn layers(
     step: StepId,
     own: OwnData<'_>,
-    wall: Option<StepOutput<'_>>,
+    output: Option<StepOutput<'_>>,
 ) -> Result<Layered, DataError> {
     let mut layered = Layered::empty();
-    layered.add(step, own, wall)?;
+    layered.add(step, own, output)?;
     Ok(layered)
 }
 
@@ -215,20 +215,22 @@ impl Layered {
         &mut self,
         step: StepId,
         own: OwnData<'_>,
-        wall: Option<StepOutput<'_>>,
+        output: Option<StepOutput<'_>>,
     ) -> Result<(), DataError> {
         let masked = |value: &Value| secret::contains_reference(value).then(|| secret::mask(value));
         let (masked_output, masked_system) =
-            (wall.and_then(|wall| masked(wall.value)), masked(own.system));
-        let wall = wall
-            .map(|wall| StepOutput { value: masked_output.as_ref().unwrap_or(wall.value), ..wall });
+            (output.and_then(|output| masked(output.value)), masked(own.system));
+        let output = output.map(|output| StepOutput {
+            value: masked_output.as_ref().unwrap_or(output.value),
+            ..output
+        });
         let system = masked_system.as_ref().unwrap_or(own.system);
         let profiles =
             own.profiles.iter().map(|(name, value)| (Layer::Profile(name.clone()), value));
         let low_to_high = std::iter::once((Layer::Template, own.template))
             .chain(profiles)
             .chain([(Layer::DeploymentRole, own.deployment_role), (Layer::System, system)])
-            .chain(wall.map(|wall| (Layer::Output, wall.value)))
+            .chain(output.map(|output| (Layer::Output, output.value)))
             .chain([(Layer::User, own.user)]);
         for (layer, value) in low_to_high {
             if value.is_null() {
@@ -243,7 +245,7 @@ impl Layered {
                 "",
                 &Source {
                     step,
-                    run: wall.filter(|_| layer == Layer::Output).and_then(|wall| wall.run),
+                    run: output.filter(|_| layer == Layer::Output).and_then(|output| output.run),
                     layer,
                 },
             );
@@ -331,7 +333,7 @@ mod tests {
         ];
         let (role, system) =
             (value("role", &["d", "s", "w", "u"]), value("system", &["s", "w", "u"]));
-        let (wall, user) = (value("wall", &["w", "u"]), value("user", &["u"]));
+        let (output, user) = (value("wall", &["w", "u"]), value("user", &["u"]));
         let own = OwnData {
             template: &template,
             profiles: &profiles,
@@ -340,7 +342,7 @@ mod tests {
             user: &user,
         };
         let layered =
-            layers(step(1), own, Some(StepOutput { value: &wall, run: Some(RunId(9)) })).unwrap();
+            layers(step(1), own, Some(StepOutput { value: &output, run: Some(RunId(9)) })).unwrap();
         assert_eq!(
             layered.value,
             json!({"t": "template", "p": "low", "q": "high", "d": "role", "s": "system", "w": "wall", "u": "user"})
@@ -358,11 +360,11 @@ mod tests {
 
     #[test]
     fn only_reviewed_data_references_secrets() {
-        let wall = json!({"a": {"$secret": "deploy/ssh", "version": 1}, "b": [{"$secret": "half"}], "c": 1});
+        let output = json!({"a": {"$secret": "deploy/ssh", "version": 1}, "b": [{"$secret": "half"}], "c": 1});
         let user = json!({"mine": {"$secret": "app/key", "version": 1}});
         let system = json!({"s": {"$secret": "deploy/ssh", "version": 1}});
         let own = OwnData { user: &user, system: &system, ..OwnData::NONE };
-        let layered = layers(step(1), own, Some(StepOutput { value: &wall, run: None })).unwrap();
+        let layered = layers(step(1), own, Some(StepOutput { value: &output, run: None })).unwrap();
         let only = secret::SecretRef { name: "app/key".into(), version: 1 };
         assert_eq!(
             secret::references(&layered.value).into_iter().collect::<Vec<_>>(),

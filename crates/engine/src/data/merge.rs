@@ -98,7 +98,7 @@ pub fn contains(outer: &Value, inner: &Value) -> bool {
 /// # Errors
 /// [`DataError::NotAnObject`] if the result is not an object, or an error of
 /// [`super::check_result`].
-pub fn wall(given: &Value, returned: &Value) -> Result<Value, DataError> {
+pub fn output(given: &Value, returned: &Value) -> Result<Value, DataError> {
     super::object(returned, || "The result of a run".into())?;
     super::check_result(returned)?;
     Ok(difference(given, returned)?.unwrap_or_else(|| Value::Object(Map::new())))
@@ -188,15 +188,15 @@ pub(super) mod tests {
     fn output_contains_only_new_values() {
         let given = json!({"app": {"port": 80, "name": "web"}});
         let back = json!({"app": {"port": 8080, "name": "web"}, "pid": 7});
-        assert_eq!(wall(&given, &back).unwrap(), json!({"app": {"port": 8080}, "pid": 7}));
-        assert_eq!(wall(&given, &given).unwrap(), json!({}));
-        let error = wall(&given, &json!({"a/b": ["x\0y"]})).unwrap_err();
+        assert_eq!(output(&given, &back).unwrap(), json!({"app": {"port": 8080}, "pid": 7}));
+        assert_eq!(output(&given, &given).unwrap(), json!({}));
+        let error = output(&given, &json!({"a/b": ["x\0y"]})).unwrap_err();
         assert_eq!(error, DataError::ContainsNul { path: "/a~1b/0".into() });
-        assert!(wall(&given, &json!({"a": {"k\0": 1}})).is_err());
+        assert!(output(&given, &json!({"a": {"k\0": 1}})).is_err());
         for no_object in
             [json!(null), json!([1]), json!("x"), json!({"$secret": "s", "version": 1})]
         {
-            assert!(matches!(wall(&given, &no_object), Err(DataError::NotAnObject { .. })));
+            assert!(matches!(output(&given, &no_object), Err(DataError::NotAnObject { .. })));
         }
     }
 }

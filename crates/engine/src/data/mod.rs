@@ -4,7 +4,7 @@
 //!
 //! * [`merge`] merges one document over another: objects merge by key, everything else replaces.
 //! * [`difference`] is the inverse as far as one exists: the smallest document that adds `new` to
-//!   `base`. A run's output is the difference between its result and its input ([`wall`]).
+//!   `base`. A run's output is the difference between its result and its input ([`output`]).
 //! * [`diff`] lists the differences between two documents for display.
 //! * [`layers`] merges a noderole's own data and the input of a run, and records the layer of every
 //!   value.
@@ -44,7 +44,7 @@ pub use layers::{
     Contribution, Layer, Layered, OwnData, RunSources, Source, StepOutput, ancestor_distances,
     layers, visible,
 };
-pub use merge::{contains, difference, merge, wall};
+pub use merge::{contains, difference, merge, output};
 pub use secret::mask;
 
 /// Maximum size of one document, in bytes of its canonical form.

@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn conceal_leaves_no_secret_fragment() {
-        let wall = json!({"url": "https://u:hunter2-long@h", "hunter2": ["x hunter2 y", 12345, 1], "pin": "123"});
-        let hidden = conceal(&wall, &["hunter2", "hunter2-long", "12345", "123", "1"]);
+        let output = json!({"url": "https://u:hunter2-long@h", "hunter2": ["x hunter2 y", 12345, 1], "pin": "123"});
+        let hidden = conceal(&output, &["hunter2", "hunter2-long", "12345", "123", "1"]);
         let text = hidden.to_string();
         assert!(
             !text.contains("hunter2") && !text.contains("-long") && !text.contains("12345"),

@@ -85,7 +85,7 @@ pub struct AttemptResult {
     pub step: StepId,
     /// The action of the step.
     pub action: String,
-    /// The outcome of the attempt: `succeeded`, `failed`, `cancelled` or `late`.
+    /// The outcome of the attempt: `succeeded`, `failed`, `canceled` or `late`.
     pub outcome: String,
     /// The generation of the step that the attempt ran.
     pub generation: BlueprintNumber,
@@ -307,7 +307,7 @@ mod tests {
         role: &str,
         distance: u32,
         data: &'a Value,
-        wall: &'a Value,
+        output: &'a Value,
     ) -> Carried<'a> {
         let own = OwnData { user: data, ..OwnData::NONE };
         let step = StepId(Uuid::from_u128(node * 100 + u128::from(distance)));
@@ -324,7 +324,7 @@ mod tests {
                 step,
                 rank: 0,
                 own,
-                output: StepOutput { value: wall, run: None },
+                output: StepOutput { value: output, run: None },
             },
         }
     }
@@ -333,12 +333,12 @@ mod tests {
     fn peer_nodes_are_ordered_nearest_first() {
         let (one, two) =
             (json!({"port": 1}), json!({"port": 2, "p": {"$secret": "s", "version": 1}}));
-        let wall = json!({"pid": 7, "port": 9});
+        let output = json!({"pid": 7, "port": 9});
         let none = Value::Null;
         let all = [
             carried(3, "store", 2, &one, &none),
-            carried(2, "app", 1, &two, &wall),
-            carried(3, "app", 1, &one, &wall),
+            carried(2, "app", 1, &two, &output),
+            carried(3, "app", 1, &one, &output),
         ];
         let made = surroundings(own(), vec![], 0, &all).unwrap();
         let told: Vec<_> = made

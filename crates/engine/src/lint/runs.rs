@@ -114,7 +114,7 @@ pub(super) fn simultaneous_restart(context: &Look<'_>, findings: &mut Found) {
         let all = context.members().get(&(deployment, role)).copied().unwrap_or(0);
         let limit = steps
             .first()
-            .and_then(|step| step.lane.max_running)
+            .and_then(|step| step.concurrency_group.max_running)
             .and_then(|limit| usize::try_from(limit).ok());
         let together =
             steps.iter().map(|step| waves.get(&step.id)).collect::<BTreeSet<_>>().len() == 1;
@@ -157,8 +157,12 @@ pub(super) fn stale_descendants(context: &Look<'_>, findings: &mut Found) {
 
 pub(super) fn limit_removed(context: &Look<'_>, findings: &mut Found) {
     let mut reported = BTreeSet::new();
-    for step in
-        context.planned().projection.steps.iter().filter(|step| step.lane.max_running.is_none())
+    for step in context
+        .planned()
+        .projection
+        .steps
+        .iter()
+        .filter(|step| step.concurrency_group.max_running.is_none())
     {
         let before =
             context.planned().old.noderole(step.node, &step.key).map(|(_, noderole)| noderole.role);
@@ -177,21 +181,25 @@ pub(super) fn limit_removed(context: &Look<'_>, findings: &mut Found) {
 }
 
 pub(super) fn limit_too_high(context: &Look<'_>, findings: &mut Found) {
-    let mut lanes = BTreeMap::new();
+    let mut concurrency_groups = BTreeMap::new();
     for step in context.running() {
-        if let Some(limit) = step.lane.max_running {
-            lanes.insert((step.deployment, step.lane.name.clone()), limit);
+        if let Some(limit) = step.concurrency_group.max_running {
+            concurrency_groups
+                .insert((step.deployment, step.concurrency_group.name.clone()), limit);
         }
     }
-    for ((deployment, lane), limit) in lanes {
+    for ((deployment, concurrency_group), limit) in concurrency_groups {
         let here = context.members().iter().filter(|((place, _), _)| *place == deployment);
         let sharing = here.filter(|((_, role), _)| {
-            context.role(*role).is_some_and(|role| role.concurrency_group().0 == lane)
+            context.role(*role).is_some_and(|role| role.concurrency_group().0 == concurrency_group)
         });
         let nodes: usize = sharing.map(|(_, count)| count).sum();
         if nodes > 1 && usize::try_from(limit).is_ok_and(|limit| limit >= nodes) {
             findings.add(
-                format!("concurrency group {lane} in {}", context.deployment(deployment)),
+                format!(
+                    "concurrency group {concurrency_group} in {}",
+                    context.deployment(deployment)
+                ),
                 format!(
                     "The limit is {limit}, but the group has only {nodes} nodes, so all of them \
                      run at once"

@@ -40,7 +40,7 @@ pub struct Signed<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "over", rename_all = "snake_case")]
-pub enum Over {
+pub enum ClashSubject {
     /// Whether a deployment exists.
     Deployment {
         /// The deployment.
@@ -123,7 +123,7 @@ pub enum Over {
     Policy,
 }
 
-impl Over {
+impl ClashSubject {
     /// The setting as text.
     pub fn text(&self, names: &impl EditNames) -> String {
         let whole =
@@ -167,7 +167,7 @@ pub struct Clash {
     /// Number of the edit that wins.
     pub later: u32,
     /// The setting that both edits change.
-    pub over: Over,
+    pub over: ClashSubject,
 }
 
 /// Effects of an edit beyond the things that it names.
@@ -259,17 +259,17 @@ pub(super) enum SettingScope<'a> {
     Values(&'a Owner, &'a str),
 }
 
-/// The last edit of each setting. Within a subject, the order of [`Over`] puts the values of one
+/// The last edit of each setting. Within a subject, the order of [`ClashSubject`] puts the values of one
 /// owner next to each other, ordered by path.
 #[derive(Debug, Default)]
-struct LastEdits(BTreeMap<Subject, BTreeMap<Over, LastEdit>>);
+struct LastEdits(BTreeMap<Subject, BTreeMap<ClashSubject, LastEdit>>);
 
 impl LastEdits {
-    fn insert(&mut self, over: Over, word: LastEdit) -> Option<LastEdit> {
+    fn insert(&mut self, over: ClashSubject, word: LastEdit) -> Option<LastEdit> {
         self.0.entry(subject(&over)).or_default().insert(over, word)
     }
 
-    fn get(&self, over: &Over) -> Option<&LastEdit> {
+    fn get(&self, over: &ClashSubject) -> Option<&LastEdit> {
         self.0.get(&subject(over))?.get(over)
     }
 
@@ -285,26 +285,27 @@ impl LastEdits {
         None
     }
 
-    fn remove(&mut self, over: &Over) -> Option<LastEdit> {
+    fn remove(&mut self, over: &ClashSubject) -> Option<LastEdit> {
         self.0.get_mut(&subject(over))?.remove(over)
     }
 
-    fn within(&self, reach: &SettingScope<'_>) -> Vec<Over> {
+    fn within(&self, reach: &SettingScope<'_>) -> Vec<ClashSubject> {
         match reach {
             SettingScope::Deployment(id) => {
-                let inside = |over: &&Over| !matches!(over, Over::Deployment { .. });
+                let inside =
+                    |over: &&ClashSubject| !matches!(over, ClashSubject::Deployment { .. });
                 self.under(&Subject::Deployment(*id)).filter(inside).cloned().collect()
             }
             SettingScope::Role(deployment, role) => {
                 self.values(&Owner::Role(*deployment, (*role).clone()), "")
             }
             SettingScope::Node(id) => {
-                let inside = |over: &&Over| !matches!(over, Over::Node { .. });
+                let inside = |over: &&ClashSubject| !matches!(over, ClashSubject::Node { .. });
                 self.under(&Subject::Node(*id)).filter(inside).cloned().collect()
             }
             SettingScope::Noderole(node, noderole) => {
                 let mut all = self.values(&Owner::Noderole(*node, (*noderole).clone()), "");
-                let rerun = Over::Rerun { node: *node, noderole: (*noderole).clone() };
+                let rerun = ClashSubject::Rerun { node: *node, noderole: (*noderole).clone() };
                 all.extend(self.get(&rerun).is_some().then_some(rerun));
                 all
             }
@@ -312,11 +313,11 @@ impl LastEdits {
         }
     }
 
-    fn under(&self, subject: &Subject) -> impl Iterator<Item = &Over> {
+    fn under(&self, subject: &Subject) -> impl Iterator<Item = &ClashSubject> {
         self.0.get(subject).into_iter().flat_map(BTreeMap::keys)
     }
 
-    fn values(&self, owner: &Owner, prefix: &str) -> Vec<Over> {
+    fn values(&self, owner: &Owner, prefix: &str) -> Vec<ClashSubject> {
         let from = owner.value(prefix);
         let Some(words) = self.0.get(&subject(&from)) else { return Vec::new() };
         let keys = words.range(&from..).map(|(over, _)| over);
@@ -326,33 +327,33 @@ impl LastEdits {
     }
 }
 
-fn subject(over: &Over) -> Subject {
+fn subject(over: &ClashSubject) -> Subject {
     match over {
-        Over::Deployment { deployment }
-        | Over::Barclamp { deployment, .. }
-        | Over::Role { deployment, .. }
-        | Over::RoleValue { deployment, .. } => Subject::Deployment(*deployment),
-        Over::Node { node }
-        | Over::Place { node }
-        | Over::Connection { node, .. }
-        | Over::Hints { node }
-        | Over::Noderole { node, .. }
-        | Over::NoderoleValue { node, .. }
-        | Over::Rerun { node, .. } => Subject::Node(*node),
-        Over::Jig { .. } => Subject::Jig,
-        Over::Policy => Subject::Policy,
+        ClashSubject::Deployment { deployment }
+        | ClashSubject::Barclamp { deployment, .. }
+        | ClashSubject::Role { deployment, .. }
+        | ClashSubject::RoleValue { deployment, .. } => Subject::Deployment(*deployment),
+        ClashSubject::Node { node }
+        | ClashSubject::Place { node }
+        | ClashSubject::Connection { node, .. }
+        | ClashSubject::Hints { node }
+        | ClashSubject::Noderole { node, .. }
+        | ClashSubject::NoderoleValue { node, .. }
+        | ClashSubject::Rerun { node, .. } => Subject::Node(*node),
+        ClashSubject::Jig { .. } => Subject::Jig,
+        ClashSubject::Policy => Subject::Policy,
     }
 }
 
 impl Owner {
-    fn value(&self, path: &str) -> Over {
+    fn value(&self, path: &str) -> ClashSubject {
         match self {
-            Self::Role(deployment, role) => Over::RoleValue {
+            Self::Role(deployment, role) => ClashSubject::RoleValue {
                 deployment: *deployment,
                 role: role.clone(),
                 path: path.to_owned(),
             },
-            Self::Noderole(node, noderole) => Over::NoderoleValue {
+            Self::Noderole(node, noderole) => ClashSubject::NoderoleValue {
                 node: *node,
                 noderole: noderole.clone(),
                 path: path.to_owned(),
@@ -361,14 +362,14 @@ impl Owner {
     }
 
     /// The path of a setting, if it is a value of this owner's data.
-    fn path<'o>(&self, over: &'o Over) -> Option<&'o str> {
+    fn path<'o>(&self, over: &'o ClashSubject) -> Option<&'o str> {
         match (self, over) {
-            (Self::Role(d, r), Over::RoleValue { deployment, role, path })
+            (Self::Role(d, r), ClashSubject::RoleValue { deployment, role, path })
                 if d == deployment && r == role =>
             {
                 Some(path)
             }
-            (Self::Noderole(n, k), Over::NoderoleValue { node, noderole, path })
+            (Self::Noderole(n, k), ClashSubject::NoderoleValue { node, noderole, path })
                 if n == node && k == noderole =>
             {
                 Some(path)
@@ -402,7 +403,7 @@ impl<'a> Conflicts<'a> {
     }
 
     /// Whether an earlier edit changed the setting.
-    pub fn has(&self, over: &Over) -> bool {
+    pub fn has(&self, over: &ClashSubject) -> bool {
         self.words.get(over).is_some()
     }
 
@@ -412,13 +413,13 @@ impl<'a> Conflicts<'a> {
     }
 
     pub fn unbind(&mut self, node: NodeId, noderole: &NoderoleKey) {
-        let over = Over::Noderole { node, noderole: noderole.clone() };
+        let over = ClashSubject::Noderole { node, noderole: noderole.clone() };
         self.record_removal(over, &SettingScope::Noderole(node, noderole));
         self.clear_data(Owner::Noderole(node, noderole.clone()));
     }
 
     /// Records the last edit of a setting, and a clash if another person set a different value.
-    pub fn say(&mut self, over: Over, value: &str) {
+    pub fn say(&mut self, over: ClashSubject, value: &str) {
         let word = LastEdit { edit: self.edit, by: self.by, value: value.to_owned() };
         if let Some(last) = self.words.insert(over.clone(), word)
             && last.by != self.by
@@ -429,7 +430,7 @@ impl<'a> Conflicts<'a> {
     }
 
     /// Records the removal of a thing, which voids all settings in `reach`.
-    pub fn record_removal(&mut self, over: Over, reach: &SettingScope<'_>) {
+    pub fn record_removal(&mut self, over: ClashSubject, reach: &SettingScope<'_>) {
         for known in self.words.within(reach) {
             // A setting that was removed before is not removed again.
             let Some(word) = self.words.remove(&known).filter(|word| word.value != REMOVED) else {
@@ -558,8 +559,8 @@ mod tests {
         clashes(&signed, before)
     }
 
-    fn value(path: &str) -> Over {
-        Over::RoleValue { deployment: WEB, role: role(), path: path.into() }
+    fn value(path: &str) -> ClashSubject {
+        ClashSubject::RoleValue { deployment: WEB, role: role(), path: path.into() }
     }
 
     #[test]
@@ -645,13 +646,13 @@ mod tests {
         let takes = |edit| {
             Takes(edit, SideEffects { gone: [(N1, key())].into(), ..SideEffects::default() })
         };
-        let app = Over::Noderole { node: N1, noderole: key() };
+        let app = ClashSubject::Noderole { node: N1, noderole: key() };
         let clash = [Clash { earlier: 1, later: 2, over: app }];
         assert_eq!(found(&takes(2), &[(ADA, bind()), (BO, away.clone())]), clash);
         assert_eq!(found(&takes(1), &[(ADA, away.clone()), (BO, bind())]), clash);
         let own = found(&takes(2), &[(ADA, own(json!({"a": 1}))), (BO, away.clone())]);
         assert!(
-            matches!(own.as_slice(), [Clash { over: Over::NoderoleValue { .. }, .. }]),
+            matches!(own.as_slice(), [Clash { over: ClashSubject::NoderoleValue { .. }, .. }]),
             "{own:?}"
         );
         assert_eq!(found(&Nothing, &[(ADA, bind()), (BO, away)]), []);
@@ -669,13 +670,13 @@ mod tests {
         let moves = Takes(2, SideEffects { moved: [(N1, WEB)].into(), ..SideEffects::default() });
         assert_eq!(
             found(&moves, &edits),
-            [Clash { earlier: 1, later: 2, over: Over::Place { node: N1 } }]
+            [Clash { earlier: 1, later: 2, over: ClashSubject::Place { node: N1 } }]
         );
     }
 
     #[test]
     fn bind_and_unbind_clash_in_any_order() {
-        let over = Over::Noderole { node: N1, noderole: key() };
+        let over = ClashSubject::Noderole { node: N1, noderole: key() };
         for edits in [[(ADA, bind()), (BO, unbind())], [(ADA, unbind()), (BO, bind())]] {
             assert_eq!(
                 found(&Nothing, &edits),
@@ -692,7 +693,7 @@ mod tests {
         let noderole = found(&Nothing, &[(ADA, own(json!({"a": 1}))), (BO, unbind())]);
         assert!(matches!(
             noderole.as_slice(),
-            [Clash { earlier: 1, later: 2, over: Over::NoderoleValue { .. } }]
+            [Clash { earlier: 1, later: 2, over: ClashSubject::NoderoleValue { .. } }]
         ));
         let expunge = Edit::ExpungeNode(edit::ExpungeNode { node: N1, reason: "burnt".into() });
         assert_eq!(
@@ -764,42 +765,43 @@ mod tests {
         ]
     }
 
-    fn any_over() -> impl Strategy<Value = Over> {
+    fn any_over() -> impl Strategy<Value = ClashSubject> {
         prop_oneof![
             4 => (any_owner(), "(|/a|/a/b|/a/b/c|/a-|/ab|/a/é|/b)").prop_map(|(owner, path)| owner.value(&path)),
             2 => (any_owner(), 0..3).prop_map(|(owner, which)| match (owner, which) {
-                (Owner::Role(deployment, _), 0) => Over::Deployment { deployment },
+                (Owner::Role(deployment, _), 0) => ClashSubject::Deployment { deployment },
                 (Owner::Role(deployment, _), 1) => {
-                    Over::Barclamp { deployment, barclamp: BarclampName::parse("house").unwrap() }
+                    ClashSubject::Barclamp { deployment, barclamp: BarclampName::parse("house").unwrap() }
                 }
-                (Owner::Role(deployment, role), _) => Over::Role { deployment, role },
-                (Owner::Noderole(node, _), 0) => Over::Node { node },
-                (Owner::Noderole(node, noderole), 1) => Over::Noderole { node, noderole },
-                (Owner::Noderole(node, noderole), _) => Over::Rerun { node, noderole },
+                (Owner::Role(deployment, role), _) => ClashSubject::Role { deployment, role },
+                (Owner::Noderole(node, _), 0) => ClashSubject::Node { node },
+                (Owner::Noderole(node, noderole), 1) => ClashSubject::Noderole { node, noderole },
+                (Owner::Noderole(node, noderole), _) => ClashSubject::Rerun { node, noderole },
             }),
-            1 => Just(Over::Place { node: N1 }),
-            1 => Just(Over::Policy),
-            1 => Just(Over::Jig { jig: JigName::parse("script").unwrap() }),
+            1 => Just(ClashSubject::Place { node: N1 }),
+            1 => Just(ClashSubject::Policy),
+            1 => Just(ClashSubject::Jig { jig: JigName::parse("script").unwrap() }),
         ]
     }
 
     /// The definition of [`LastEdits::within`] for a single setting.
-    fn reached(over: &Over, reach: &SettingScope<'_>) -> bool {
+    fn reached(over: &ClashSubject, reach: &SettingScope<'_>) -> bool {
         match (reach, over) {
-            (SettingScope::Deployment(_), Over::Deployment { .. })
-            | (SettingScope::Node(_), Over::Node { .. }) => false,
+            (SettingScope::Deployment(_), ClashSubject::Deployment { .. })
+            | (SettingScope::Node(_), ClashSubject::Node { .. }) => false,
             (SettingScope::Deployment(id), _) => subject(over) == Subject::Deployment(*id),
             (SettingScope::Node(id), _) => subject(over) == Subject::Node(*id),
-            (SettingScope::Role(d, r), Over::RoleValue { deployment, role, .. }) => {
+            (SettingScope::Role(d, r), ClashSubject::RoleValue { deployment, role, .. }) => {
                 d == deployment && *r == role
             }
             (
                 SettingScope::Noderole(n, k),
-                Over::NoderoleValue { node, noderole, .. } | Over::Rerun { node, noderole },
+                ClashSubject::NoderoleValue { node, noderole, .. }
+                | ClashSubject::Rerun { node, noderole },
             ) => n == node && *k == noderole,
             (
                 SettingScope::Values(owner, prefix),
-                Over::RoleValue { path, .. } | Over::NoderoleValue { path, .. },
+                ClashSubject::RoleValue { path, .. } | ClashSubject::NoderoleValue { path, .. },
             ) => path.starts_with(prefix) && owner.value(path) == *over,
             _ => false,
         }
@@ -864,8 +866,8 @@ mod tests {
                 Owner::Noderole(node, noderole) => [SettingScope::Node(*node), SettingScope::Noderole(*node, noderole)],
             };
             for reach in wide.into_iter().chain([SettingScope::Values(&owner, &prefix)]) {
-                let looked_up: BTreeSet<Over> = words.within(&reach).into_iter().collect();
-                let simply: BTreeSet<Over> = overs.iter().filter(|over| reached(over, &reach)).cloned().collect();
+                let looked_up: BTreeSet<ClashSubject> = words.within(&reach).into_iter().collect();
+                let simply: BTreeSet<ClashSubject> = overs.iter().filter(|over| reached(over, &reach)).cloned().collect();
                 prop_assert_eq!(looked_up, simply, "{:?}", reach);
             }
         }

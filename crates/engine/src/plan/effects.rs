@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use super::draft::Draft;
 use super::edit::EditNames;
-use super::materialise::{MaterialiseError, Writing};
+use super::materialize::{MaterializeError, Writing};
 use crate::canonical::{self, Hash};
 use crate::cluster::{ConnectionChange, EdgeDoc, NoderoleKey};
 use crate::gate::Policy;
@@ -500,7 +500,7 @@ pub(super) trait SetValue {
     fn holds(&self, draft: &Draft<'_>) -> bool;
 
     /// Writes the value into its document.
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError>;
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError>;
 
     /// The statement of the planner's report. `None`: the report has other lines about it.
     fn report(&self, names: &dyn EditNames) -> Option<(String, ValueOwner)>;

@@ -1,12 +1,12 @@
 //! Planning: from a person's edits to an exact change.
 //!
 //! ```text
-//! edits, skeleton, catalog --resolve--> Effects --materialise(blueprint)--> Blueprint
+//! edits, skeleton, catalog --resolve--> Effects --materialize(blueprint)--> Blueprint
 //! ```
 //!
 //! [`resolve`](resolve::resolve) makes every decision: additional noderoles, their nodes, their
 //! parents, and the reasons. Reviewers read the resulting [`Effects`](effects::Effects) as text,
-//! and server and browser compare them by hash. [`materialise`](materialise::materialise) only
+//! and server and browser compare them by hash. [`materialize`](materialize::materialize) only
 //! converts effects to the documents of a new blueprint. Nothing is left to choose at run time.
 //!
 //! Invariants:
@@ -25,7 +25,7 @@ pub mod edit;
 pub mod effects;
 pub mod ground;
 pub mod lift;
-pub mod materialise;
+pub mod materialize;
 pub mod refusal;
 mod remove;
 pub mod resolve;
@@ -39,7 +39,7 @@ pub use edit::{Edit, EditNames, MAX_LEVELS, MAX_LISTED, MAX_REASON, NumberedEdit
 pub use effects::{Effects, Refusal};
 pub use ground::{Ground, Grounded};
 pub use lift::lift;
-pub use materialise::{UndocumentedNode, materialise};
+pub use materialize::{UndocumentedNode, materialize};
 pub use refusal::EditError;
 pub use resolve::{resolve, resolve_with, resolve_with_rules};
 pub use restore::restore;

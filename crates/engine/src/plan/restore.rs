@@ -33,7 +33,7 @@ use super::bind::Rules;
 use super::draft::Draft;
 use super::edit::{self, Edit, EditKind, MAX_LISTED, NumberedEdit};
 use super::effects::Refusal;
-use super::materialise::{MaterialiseError, NodeRecordLookup, materialise};
+use super::materialize::{MaterializeError, NodeRecordLookup, materialize};
 use super::resolve::resolve;
 use crate::canonical::Hash;
 use crate::catalog::{Catalog, visible_barclamps};
@@ -207,7 +207,7 @@ pub enum RestoreError {
     NoLongerExists,
     /// The planned change cannot be written.
     #[error(transparent)]
-    Materialise(#[from] MaterialiseError),
+    Materialize(#[from] MaterializeError),
 }
 
 /// The current state.
@@ -289,7 +289,7 @@ fn outcome(
     let numbered: Vec<NumberedEdit> =
         (1..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit: edit.clone() }).collect();
     let effects = resolve(now.skeleton, now.catalog, &numbered);
-    let new = materialise(now.blueprint, now.bare, &effects)?.blueprint;
+    let new = materialize(now.blueprint, now.bare, &effects)?.blueprint;
     let state = State::of(&new, now.catalog, deployment).ok_or(RestoreError::NoLongerExists)?;
     Ok((state, effects.refused))
 }

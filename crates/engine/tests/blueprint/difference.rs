@@ -26,7 +26,7 @@ fn text(old: &Blueprint, new: &Blueprint) -> String {
     found.text(&Names::of(&found, old, new), &HashDescriptions::default())
 }
 
-fn house() -> World {
+fn example_world() -> World {
     let roles = vec![
         role("base", &[]),
         role("runtime", &["base"]),
@@ -45,7 +45,7 @@ fn house() -> World {
 
 #[test]
 fn difference_lists_additions_and_changed_values() {
-    let mut world = house();
+    let mut world = example_world();
     world.commit(&[data(
         1,
         "app",
@@ -89,7 +89,7 @@ fn difference_lists_additions_and_changed_values() {
 
 #[test]
 fn content_of_hash_is_listed_once() {
-    let mut world = house();
+    let mut world = example_world();
     let newer = |text: &str, requires: &[&str]| Role {
         description: "newer".into(),
         ..role(text, requires)
@@ -136,7 +136,7 @@ fn content_of_hash_is_listed_once() {
 
 #[test]
 fn difference_lists_removals_first() {
-    let world = house();
+    let world = example_world();
     let mut new = world.with_node(1, |doc| {
         doc.fqdn = Fqdn::parse("other.house.example.com").unwrap();
         doc.phantom = true;
@@ -159,7 +159,7 @@ fn difference_lists_removals_first() {
 
 #[test]
 fn empty_and_long_differences_are_readable() {
-    let world = house();
+    let world = example_world();
     insta::assert_snapshot!(text(&world.blueprint, &world.blueprint), @r"
     No differences.
     0 removed, 0 changed, 0 added, 7 documents unchanged.
@@ -179,7 +179,7 @@ fn empty_and_long_differences_are_readable() {
 
 #[test]
 fn difference_shows_secret_names_only() {
-    let mut world = house();
+    let mut world = example_world();
     world.commit(&[data(
         1,
         "app",

@@ -15,7 +15,7 @@ use engine::ids::{
     BarclampName, ConcurrencyGroupName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId,
     RoleName,
 };
-use engine::plan::{Edit, Effects, NumberedEdit, edit, materialise, resolve};
+use engine::plan::{Edit, Effects, NumberedEdit, edit, materialize, resolve};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -69,10 +69,13 @@ pub fn flagged(role: Role, flag: impl Fn(&mut Flags)) -> Role {
 }
 
 pub fn in_lane(role: Role, max_running: u32, mode: ConcurrencyGroupMode) -> Role {
-    let lane =
+    let concurrency_group =
         ConcurrencyGroup { name: ConcurrencyGroupName::of_role(&role.name), max_running, mode };
     Role {
-        run: engine::catalog::RunPolicy { concurrency_group: Some(lane), ..role.run.clone() },
+        run: engine::catalog::RunPolicy {
+            concurrency_group: Some(concurrency_group),
+            ..role.run.clone()
+        },
         ..role
     }
 }
@@ -148,7 +151,7 @@ impl World {
         let effects = resolve(&skeleton, &self.catalog, &numbered);
         assert_eq!(effects.refused, []);
         let bare = |id| self.bare().find(|b| b.0 == id).map(|b| (b.1, b.2).into());
-        let new = materialise(&self.blueprint, &bare, &effects).unwrap().blueprint;
+        let new = materialize(&self.blueprint, &bare, &effects).unwrap().blueprint;
         Changed { effects, ..self.to(new) }
     }
 

@@ -37,7 +37,7 @@ pub enum Action {
     LetGo(usize, bool),
     StopCancelled(usize, bool),
     Finish(usize),
-    EndCancelledQueued(RunNo),
+    EndCanceledQueued(RunNo),
     // Nodes
     Arrive(Attempt),
     ScriptEnds(Attempt),
@@ -159,7 +159,7 @@ impl Protocol {
                     actions.push(Action::CutLine(worker));
                 }
             }
-            Phase::Over(_) => actions.push(Action::Finish(worker)),
+            Phase::ClashSubject(_) => actions.push(Action::Finish(worker)),
         }
         if matches!(phase, Phase::Sent | Phase::Cut) {
             let reached = [true, false].into_iter().take(if state.left.cuts > 0 { 2 } else { 1 });
@@ -167,7 +167,7 @@ impl Protocol {
                 if !ours || row.expired {
                     actions.push(Action::LetGo(worker, reached));
                 }
-                if ours && row.cancelled {
+                if ours && row.canceled {
                     actions.push(Action::StopCancelled(worker, reached));
                 }
             }
@@ -247,11 +247,11 @@ impl Protocol {
             if !run.expired && waited_for && state.left.stalls > 0 {
                 actions.push(Action::Stall(number));
             }
-            if !run.cancelled && state.left.cancels > 0 {
+            if !run.canceled && state.left.cancels > 0 {
                 actions.push(Action::Cancel(number));
             }
-            if run.cancelled && run.queued() {
-                actions.push(Action::EndCancelledQueued(number));
+            if run.canceled && run.queued() {
+                actions.push(Action::EndCanceledQueued(number));
             }
         }
     }
@@ -289,7 +289,8 @@ impl Protocol {
                 // A run without a result was refused, ended by another actor, or lost its
                 // supervisor.
                 let has_result = node.results.contains_key(&run);
-                let phase = if has_result { Phase::Heard } else { Phase::Over(End::Failed) };
+                let phase =
+                    if has_result { Phase::Heard } else { Phase::ClashSubject(End::Failed) };
                 state.workers[worker] = Some(Held { run, phase });
             }
             Action::Fetch(_) => {
@@ -299,12 +300,12 @@ impl Protocol {
                     // The script failed, or a newer attempt has deleted the outcome.
                     Some(false) | None => End::Failed,
                 };
-                state.workers[worker] = Some(Held { run, phase: Phase::Over(end) });
+                state.workers[worker] = Some(Held { run, phase: Phase::ClashSubject(end) });
             }
             Action::CutLine(_) => {
                 now(match phase {
                     // An errand is not repeated: whether its script succeeded is unknown.
-                    Phase::Heard => Phase::Over(End::Failed),
+                    Phase::Heard => Phase::ClashSubject(End::Failed),
                     _ => Phase::Cut,
                 });
                 state.left.cuts -= 1;
@@ -315,11 +316,11 @@ impl Protocol {
                 self.try_end(state, row.step, run, reached);
             }
             Action::StopCancelled(_, reached) => {
-                now(Phase::Over(End::Cancelled));
+                now(Phase::ClashSubject(End::Canceled));
                 self.try_end(state, row.step, run, reached);
             }
             Action::Finish(_) => {
-                let Phase::Over(end) = phase else { return };
+                let Phase::ClashSubject(end) = phase else { return };
                 let applied = self.end_run(state, run, Ender::Worker(worker), end);
                 state.truth.late |= !applied;
                 state.workers[worker] = None;
@@ -344,7 +345,7 @@ impl Protocol {
             return;
         }
         if self.has(Guard::Approval) && !state.truth.approved.contains(&row.generation) {
-            state.workers[worker] = Some(Held { run, phase: Phase::Over(End::Failed) });
+            state.workers[worker] = Some(Held { run, phase: Phase::ClashSubject(End::Failed) });
             return;
         }
         let node = self.steps[row.step].node;
@@ -369,7 +370,7 @@ impl Protocol {
             // The call may still be in transit and must not start later. If the request does not
             // reach the node, it still may.
             self.try_end(state, state.runs[&run].step, run, reached);
-            Phase::Over(End::Failed)
+            Phase::ClashSubject(End::Failed)
         };
         state.workers[worker] = Some(Held { run, phase });
     }
@@ -473,8 +474,8 @@ impl Protocol {
                 }
             }
             Action::Lease(worker) => self.lease(state, worker),
-            Action::EndCancelledQueued(run) => {
-                self.end_run(state, run, Ender::Queue, End::Cancelled);
+            Action::EndCanceledQueued(run) => {
+                self.end_run(state, run, Ender::Queue, End::Canceled);
             }
             Action::LeaseEnds(run) | Action::Stall(run) => {
                 state.runs.entry(run).and_modify(|run| run.expired = true);
@@ -580,14 +581,8 @@ impl Model for Protocol {
         use Action::*;
         let mut state = last.clone();
         match action {
-            Claim(_)
-            | ReadClaim(..)
-            | WriteClaim(_)
-            | Lease(_)
-            | EndCancelledQueued(_)
-            | LeaseEnds(_)
-            | Stall(_)
-            | Renew(_) => self.database_acts(&mut state, action),
+            Claim(_) | ReadClaim(..) | WriteClaim(_) | Lease(_) | EndCanceledQueued(_)
+            | LeaseEnds(_) | Stall(_) | Renew(_) => self.database_acts(&mut state, action),
             Send(worker)
             | Hear(worker)
             | Fetch(worker)

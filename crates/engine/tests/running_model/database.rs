@@ -203,7 +203,7 @@ impl Protocol {
             generation,
             owner: Owner::Nobody,
             ended: false,
-            cancelled: false,
+            canceled: false,
             expired: false,
         };
         state.runs.insert(state.next, run);
@@ -222,7 +222,7 @@ impl Protocol {
         let may_start = state.enabled
             && row.state == StepState::Transition
             && row.generation == run.generation
-            && !run.cancelled;
+            && !run.canceled;
         if !may_start && self.has(Guard::MayStart) {
             self.end_run(state, number, Ender::Queue, End::Unstarted);
             return;
@@ -255,7 +255,7 @@ impl Protocol {
         if !fits {
             return false;
         }
-        let end = if run.cancelled && end != End::Succeeded { End::Cancelled } else { end };
+        let end = if run.canceled && end != End::Succeeded { End::Canceled } else { end };
         let generation = match self.has(Guard::RunGeneration) {
             true => run.generation,
             false => state.steps[run.step].generation,
@@ -266,7 +266,7 @@ impl Protocol {
             End::Failed => Event::Failed { generation, reason: String::new(), retry: true },
             End::Lost => Event::Lost { generation },
             End::Unstarted => Event::NeverStarted,
-            End::Cancelled => Event::Cancelled { by: String::new() },
+            End::Canceled => Event::Canceled { by: String::new() },
         };
         if let Some(run) = state.runs.get_mut(&number) {
             run.ended = true;
@@ -297,7 +297,7 @@ impl Protocol {
 
     pub fn cancel(&self, state: &mut State, number: RunNo) {
         if let Some(run) = state.runs.get_mut(&number) {
-            run.cancelled = true;
+            run.canceled = true;
         }
     }
 

@@ -154,7 +154,7 @@ pub struct Run {
     pub generation: u8,
     pub owner: Owner,
     pub ended: bool,
-    pub cancelled: bool,
+    pub canceled: bool,
     /// Whether `lease_until` has passed.
     pub expired: bool,
 }
@@ -172,7 +172,7 @@ pub enum End {
     Failed,
     Lost,
     Unstarted,
-    Cancelled,
+    Canceled,
 }
 
 /// A worker's progress with its run.
@@ -187,7 +187,7 @@ pub enum Phase {
     /// The run has ended on the node; its outcome and result must be fetched.
     Heard,
     /// The run is over, and its finish must be written.
-    Over(End),
+    ClashSubject(End),
 }
 
 /// The run that a worker holds.

@@ -33,11 +33,11 @@ use uuid::Uuid;
 
 use super::{Head, insert_policy};
 use crate::StoreError;
+use crate::connect::orm;
 use crate::entity::{
     Columns, NoderoleIntent, blueprint, deployment, edge, head, node, noderole, proposal, review,
     step_columns,
 };
-use crate::connect::orm;
 use crate::events::{CHANNEL_TODO, notify};
 use crate::runs::{commit_steps, end_removed_runs};
 
@@ -545,7 +545,8 @@ async fn project_concurrency_groups(
     on: &mut PgConnection,
     steps: &[StepIntent],
 ) -> Result<(), StoreError> {
-    let groups: BTreeSet<_> = steps.iter().map(|s| (s.deployment, s.lane.clone())).collect();
+    let groups: BTreeSet<_> =
+        steps.iter().map(|s| (s.deployment, s.concurrency_group.clone())).collect();
     sqlx::query(
         "INSERT INTO concurrency_group (deployment_id, name, max_running, mode) \
          SELECT * FROM unnest($1::uuid[], $2::text[], $3::int[], $4::text[]) ON CONFLICT (deployment_id, name) \

@@ -205,8 +205,8 @@ async fn wrong_steps(
         parents.map(|(parent, kind)| (parent.to_string(), json!(kind.as_str()))).collect()
     };
     let columns = step_columns(&steps)
-        .value("max_running", |s| s.lane.max_running.map(u32::cast_signed))
-        .value("mode", |s| concurrency_mode_name(s.lane.mode))
+        .value("max_running", |s| s.concurrency_group.max_running.map(u32::cast_signed))
+        .value("mode", |s| concurrency_mode_name(s.concurrency_group.mode))
         .value("parents", |s| parents(s));
     let step_values = columns.names("s.");
     let found = format!(

@@ -208,7 +208,7 @@ pub(crate) fn step_columns<'r>(steps: &'r [&'r StepIntent]) -> Columns<'r, &'r S
     let at_most_max = |n: u32| n.min(i32::MAX as u32).cast_signed();
     Columns::of(steps)
         .value("deployment_id", |s| s.deployment.0)
-        .value("concurrency_group", |s| s.lane.name.as_str())
+        .value("concurrency_group", |s| s.concurrency_group.name.as_str())
         .identity(C::Id, |s| s.id.0)
         .identity(C::NoderoleId, |s| s.noderole.0)
         .identity(C::NodeId, |s| s.node.0)

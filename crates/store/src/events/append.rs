@@ -14,7 +14,7 @@ use crate::StoreError;
 pub const CHANNEL_TODO: &str = "gantry_todo";
 /// Runs were queued. The payload is a run's number.
 pub const CHANNEL_RUN: &str = "gantry_run";
-/// Runs are to be cancelled. The payload is a run's number.
+/// Runs are to be canceled. The payload is a run's number.
 pub const CHANNEL_CANCEL: &str = "gantry_cancel";
 /// Events were appended to the journal.
 pub const CHANNEL_EVENT: &str = "gantry_event";

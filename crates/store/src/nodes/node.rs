@@ -164,12 +164,12 @@ pub async fn looks(
 }
 
 /// The maximum number of noderoles of a node in a page.
-pub const MAX_CARRIED: u64 = 500;
+pub const MAX_NODE_NODEROLES: u64 = 500;
 
 /// A noderole on a node.
 #[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
 #[sea_orm(entity = "step::Entity")]
-pub struct CarriedRow {
+pub struct NodeNoderoleRow {
     pub noderole_id: Uuid,
     #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
     pub role: String,
@@ -189,7 +189,7 @@ pub struct CarriedRow {
 
 /// A filter for noderoles of a node.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct CarriedFilter<'f> {
+pub struct NodeNoderoleFilter<'f> {
     pub state: Option<&'f str>,
     pub role: Option<&'f str>,
     /// Reverse order of execution.
@@ -203,9 +203,9 @@ pub struct CarriedFilter<'f> {
 pub async fn noderoles_of_node(
     on: &mut PgConnection,
     node: NodeId,
-    filter: CarriedFilter<'_>,
+    filter: NodeNoderoleFilter<'_>,
     limit: u64,
-) -> Result<Vec<CarriedRow>, StoreError> {
+) -> Result<Vec<NodeNoderoleRow>, StoreError> {
     let (after, direction) = match filter.descending {
         true => ("(step.rank, step.id) < ($1, $2)", Order::Desc),
         false => ("(step.rank, step.id) > ($1, $2)", Order::Asc),

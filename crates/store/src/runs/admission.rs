@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::StoreError;
 
 /// Every rule that prevents each of these TODO steps from starting, in the order of
-/// [`engine::anneal::Wait`]. A step that may start, or is not TODO, is missing in the result.
+/// [`engine::anneal::PendingReason`]. A step that may start, or is not TODO, is missing in the result.
 pub async fn admission_reasons(
     connection: &mut PgConnection,
     limits: Limits,

@@ -114,7 +114,7 @@ pub struct RunRows {
     /// `step.applied_generation`.
     pub applied_generation: i64,
     /// The name of the run's concurrency group.
-    pub lane: String,
+    pub concurrency_group: String,
     /// The deployment of the run's concurrency group.
     pub lane_deployment: Uuid,
     /// Whether run and step have the same concurrency group.

@@ -51,11 +51,11 @@ pub use list::{
     runs_of_step,
 };
 pub use log::{LogPiece, append_log, read_log_range};
-pub(crate) use models::joined_steps;
 pub use models::RunModel;
+pub(crate) use models::joined_steps;
 pub use pending::{
-    AboveRow, InTheWay, LOOKED, PlaceRow, WaitingFilter, WaitingRow, WaitingRows, Whose, above,
-    in_the_way, steps_with_names, waiting,
+    AboveRow, InTheWay, LOOKED, PendingFilter, PendingRow, PendingScope, PlaceRow, WaitingRows,
+    above, in_the_way, steps_with_names, waiting,
 };
 pub use transition::{
     ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, cancel_run, cancel_superseded,

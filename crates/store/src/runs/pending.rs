@@ -11,7 +11,7 @@
 
 use std::cmp::Ordering;
 
-use engine::anneal::{ENDING, Limits, StepState, Wait};
+use engine::anneal::{ENDING, Limits, PendingReason, StepState};
 use engine::ids::{BlueprintNumber, DeploymentId, NodeId, StepId};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -29,11 +29,11 @@ pub const LOOKED: i64 = 10_000;
 
 /// A filter for pending steps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct WaitingFilter {
+pub struct PendingFilter {
     pub deployment: Option<DeploymentId>,
     pub node: Option<NodeId>,
     /// Only this reason. `None`: some steps of each reason.
-    pub wait: Option<Wait>,
+    pub wait: Option<PendingReason>,
     /// Newest first, instead of longest pending first.
     pub descending: bool,
     /// The cursor: the start of the pending time, and the step.
@@ -42,7 +42,7 @@ pub struct WaitingFilter {
 
 /// A pending step.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
-pub struct WaitingRow {
+pub struct PendingRow {
     /// The first reason.
     pub wait: String,
     /// The number of steps with the same reason.
@@ -84,7 +84,7 @@ pub struct WaitingRow {
 #[derive(Debug, Clone, PartialEq)]
 pub struct WaitingRows {
     /// Ordered by reason, then in the requested order.
-    pub rows: Vec<WaitingRow>,
+    pub rows: Vec<PendingRow>,
     /// The cursor of the next page, if the filter names one reason.
     pub next: Option<(OffsetDateTime, StepId)>,
 }
@@ -94,10 +94,10 @@ pub struct WaitingRows {
 pub async fn waiting(
     connection: &mut PgConnection,
     limits: Limits,
-    filter: &WaitingFilter,
+    filter: &PendingFilter,
     page: i64,
 ) -> Result<WaitingRows, StoreError> {
-    let lanes = match filter.deployment {
+    let concurrency_groups = match filter.deployment {
         None => None,
         Some(deployment) => Some(concurrency_group_ids(connection, deployment).await?),
     };
@@ -107,16 +107,16 @@ pub async fn waiting(
         (Some(wait), Some(_)) => wait.states(),
         _ => all_states.as_slice(),
     };
-    let mut rows: Vec<WaitingRow> = sqlx::query_as(AssertSqlSafe(statement(filter.descending)))
+    let mut rows: Vec<PendingRow> = sqlx::query_as(AssertSqlSafe(statement(filter.descending)))
         .bind(i64::from(limits.running))
         .bind(LOOKED)
         .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
-        .bind(lanes.as_deref())
+        .bind(concurrency_groups.as_deref())
         .bind(filter.node.map(|node| node.0))
         .bind(filter.after.is_some())
         .bind(filter.after.map(|(since, _)| since))
         .bind(filter.after.map(|(_, step)| step.0))
-        .bind(filter.wait.map(Wait::as_str))
+        .bind(filter.wait.map(PendingReason::as_str))
         .bind(page + 1)
         .bind(if filter.wait.is_some() { 1 } else { page })
         .bind(f64::from(ENDING))
@@ -124,9 +124,9 @@ pub async fn waiting(
         .fetch_all(&mut *connection)
         .await?;
     let Some(wait) = filter.wait else { return Ok(WaitingRows { rows, next: None }) };
-    let ours = |row: &WaitingRow| row.wait == wait.as_str();
+    let ours = |row: &PendingRow| row.wait == wait.as_str();
     // Steps beyond the point where reading ended belong to a later page, so that each appears once.
-    let edge = edge(connection, wait.states(), lanes.as_deref(), filter).await?;
+    let edge = edge(connection, wait.states(), concurrency_groups.as_deref(), filter).await?;
     if let Some(edge) = edge {
         let past = if filter.descending { Ordering::Less } else { Ordering::Greater };
         rows.retain(|row| !ours(row) || (row.since, row.step).cmp(&edge) != past);
@@ -152,7 +152,7 @@ const fn direction(descending: bool) -> (&'static str, &'static str) {
 
 /// The steps that a query is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum PendingScope {
     /// Steps whose last change or re-run is this blueprint.
     Target(BlueprintNumber),
     /// Steps of noderoles bound in this deployment.
@@ -185,18 +185,20 @@ const MAX_STEPS_VISITED: i64 = 50_000;
 pub async fn in_the_way(
     connection: &mut PgConnection,
     limits: Limits,
-    scope: Whose,
+    scope: PendingScope,
 ) -> Result<InTheWay, StoreError> {
-    let (blueprint, lanes) = match scope {
-        Whose::Target(blueprint) => (Some(blueprint.0), None),
-        Whose::Deployment(deployment) => {
+    let (blueprint, concurrency_groups) = match scope {
+        PendingScope::Target(blueprint) => (Some(blueprint.0), None),
+        PendingScope::Deployment(deployment) => {
             (None, Some(concurrency_group_ids(connection, deployment).await?))
         }
     };
     // Literals, so that PostgreSQL can use the partial index of pending steps.
     let states = ["todo", "transition", "error"].map(|state| Expr::Constant(state.into()));
-    let is_own = match &lanes {
-        Some(lanes) => step::Column::ConcurrencyGroupId.eq_any(lanes.iter().copied()),
+    let is_own = match &concurrency_groups {
+        Some(concurrency_groups) => {
+            step::Column::ConcurrencyGroupId.eq_any(concurrency_groups.iter().copied())
+        }
         None => step::Column::Generation.eq(blueprint),
     };
     let query = step::Entity::find()
@@ -219,7 +221,7 @@ pub async fn in_the_way(
             .bind(blueprint)
             .bind(LOOKED)
             .bind(MAX_STEPS_VISITED)
-            .bind(lanes.as_deref())
+            .bind(concurrency_groups.as_deref())
             .fetch_one(&mut *connection)
             .await?;
     Ok(InTheWay { more: visited == MAX_STEPS_VISITED, ..judged(connection, limits, &open).await? })
@@ -252,7 +254,7 @@ async fn judged(
         return Ok(InTheWay::default());
     }
     let states = [StepState::Error, StepState::Transition, StepState::Todo];
-    let rows: Vec<WaitingRow> = sqlx::query_as(AssertSqlSafe(statement(false)))
+    let rows: Vec<PendingRow> = sqlx::query_as(AssertSqlSafe(statement(false)))
         .bind(i64::from(limits.running))
         .bind(LOOKED)
         .bind(states.map(StepState::as_str).to_vec())
@@ -269,7 +271,9 @@ async fn judged(
         .bind(open)
         .fetch_all(&mut *connection)
         .await?;
-    let needs_person = |row: &&WaitingRow| row.wait.parse::<Wait>().is_ok_and(Wait::needs_person);
+    let needs_person = |row: &&PendingRow| {
+        row.wait.parse::<PendingReason>().is_ok_and(PendingReason::needs_person)
+    };
     let resting: i64 = rows.iter().filter(needs_person).map(|row| row.total).sum();
     let resting = usize::try_from(resting).unwrap_or(0);
     Ok(InTheWay { moving: open.len().saturating_sub(resting), resting, more: false })
@@ -290,15 +294,15 @@ async fn concurrency_group_ids(
 async fn edge(
     connection: &mut PgConnection,
     states: &[StepState],
-    lanes: Option<&[i64]>,
-    filter: &WaitingFilter,
+    concurrency_groups: Option<&[i64]>,
+    filter: &PendingFilter,
 ) -> Result<Option<(OffsetDateTime, Uuid)>, StoreError> {
     let (comparison, way) = direction(filter.descending);
     let sql =
         format!(include_str!("statements/waiting_edge.sql"), comparison = comparison, way = way);
     let edge = sqlx::query_as(AssertSqlSafe(sql))
         .bind(states.iter().map(|state| state.as_str()).collect::<Vec<_>>())
-        .bind(lanes)
+        .bind(concurrency_groups)
         .bind(filter.node.map(|node| node.0))
         .bind(filter.after.is_some())
         .bind(filter.after.map(|(since, _)| since))

@@ -65,9 +65,9 @@ pub enum RunEnd {
     Succeeded {
         /// The returned data.
         result: Map<String, Value>,
-        /// The part of the result that the input does not contain ([`engine::data::wall`]),
+        /// The part of the result that the input does not contain ([`engine::data::output`]),
         /// compared with the input after its secrets are resolved.
-        wall: Value,
+        output: Value,
     },
     Failed {
         /// One line for people, without secrets.
@@ -82,8 +82,8 @@ pub enum RunEnd {
     },
     /// It never started and never will.
     Unstarted,
-    /// A person or a commit cancelled it.
-    Cancelled {
+    /// A person or a commit canceled it.
+    Canceled {
         /// The data returned until then, with secrets masked.
         found: Map<String, Value>,
     },
@@ -101,7 +101,7 @@ impl RunEnd {
             Self::Failed { .. } => "failed",
             Self::Lost { .. } => "lost",
             Self::Unstarted => "unstarted",
-            Self::Cancelled { .. } => "cancelled",
+            Self::Canceled { .. } => "canceled",
         }
     }
 
@@ -117,7 +117,7 @@ impl RunEnd {
     fn result(&self) -> Option<&Map<String, Value>> {
         match self {
             Self::Succeeded { result, .. } => Some(result),
-            Self::Failed { found, .. } | Self::Cancelled { found } => {
+            Self::Failed { found, .. } | Self::Canceled { found } => {
                 Some(found).filter(|found| !found.is_empty())
             }
             Self::Lost { .. } | Self::Unstarted => None,
@@ -139,7 +139,7 @@ impl RunEnd {
             }
             Self::Lost { .. } => StepEvent::Lost { generation },
             Self::Unstarted => StepEvent::NeverStarted,
-            Self::Cancelled { .. } => StepEvent::Cancelled { by },
+            Self::Canceled { .. } => StepEvent::Canceled { by },
         }
     }
 }
@@ -177,37 +177,37 @@ struct EndedRow {
     generation: i64,
     log_bytes: i64,
     superseded: bool,
-    cancelled_by: Option<String>,
+    canceled_by: Option<String>,
 }
 
 impl EndedRow {
-    /// A cancelled run did not fail, even if its worker reports a failure. A success remains a success.
+    /// A canceled run did not fail, even if its worker reports a failure. A success remains a success.
     fn meant<'e>(&self, end: &'e RunEnd) -> Cow<'e, RunEnd> {
-        match (end, &self.cancelled_by) {
+        match (end, &self.canceled_by) {
             (RunEnd::Succeeded { .. }, _) | (_, None) => Cow::Borrowed(end),
             (other, Some(_)) => {
-                Cow::Owned(RunEnd::Cancelled { found: other.result().cloned().unwrap_or_default() })
+                Cow::Owned(RunEnd::Canceled { found: other.result().cloned().unwrap_or_default() })
             }
         }
     }
 
     fn event(&self, end: &RunEnd) -> StepEvent {
         let generation = BlueprintNumber(self.generation);
-        // The run is cancelled because a commit replaced it. That is not a failure of the step, so
+        // The run is canceled because a commit replaced it. That is not a failure of the step, so
         // the step runs again, as after any outdated attempt.
-        if self.superseded && matches!(end, RunEnd::Cancelled { .. }) {
+        if self.superseded && matches!(end, RunEnd::Canceled { .. }) {
             return StepEvent::Failed {
                 generation,
-                reason: "a commit cancelled the run".to_owned(),
+                reason: "a commit canceled the run".to_owned(),
                 retry: true,
             };
         }
-        let by = self.cancelled_by.clone().unwrap_or_else(|| "Gantry".to_owned());
+        let by = self.canceled_by.clone().unwrap_or_else(|| "Gantry".to_owned());
         end.event(generation, by)
     }
 }
 
-const CANCELLED_BY_PREFIX: &str = "cancelled by ";
+const CANCELED_BY_PREFIX: &str = "canceled by ";
 
 /// The maximum number of characters of `step.cause_by`.
 const MAX_CAUSE_BY: usize = 200;
@@ -408,7 +408,7 @@ async fn end_row(
         .bind(which)
         .bind(end.outcome())
         .bind(end.error())
-        .bind(CANCELLED_BY_PREFIX);
+        .bind(CANCELED_BY_PREFIX);
     if let Some(result) = result {
         query = query.bind(result).bind(bytes);
     }
@@ -428,7 +428,7 @@ async fn end_worker_rows(
         .bind(ends.iter().map(|(_, end)| end.outcome()).collect::<Vec<_>>())
         .bind(ends.iter().map(|(_, end)| end.error()).collect::<Vec<_>>())
         .bind(results)
-        .bind(CANCELLED_BY_PREFIX)
+        .bind(CANCELED_BY_PREFIX)
         .bind(bytes)
         .fetch_all(transaction)
         .await?;
@@ -482,14 +482,14 @@ async fn store_results(
     for told in ended {
         let (run, node, step, end) = told;
         let Some(result) = end.result() else { continue };
-        let wall = match &**end {
-            RunEnd::Succeeded { wall, .. } if applied(*step) => Some(wall),
+        let output = match &**end {
+            RunEnd::Succeeded { output, .. } if applied(*step) => Some(output),
             _ => None,
         };
         steps.push(step.0);
         runs.push(run.0);
         results.push(Value::Object(result.clone()));
-        outputs.push(wall);
+        outputs.push(output);
         if !result.is_empty() {
             nodes.entry(*node).or_default().push(told);
         }
@@ -689,7 +689,7 @@ pub async fn cancel_run(pool: &PgPool, run: RunId, by: &str) -> Result<(), Chang
 
 /// Whether a run to cancel was still queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use = "one that is queued is ended once this is committed: `end_cancelled`"]
+#[must_use = "one that is queued is ended once this is committed: `end_canceled`"]
 pub struct Queued(bool);
 
 /// The first half of [`cancel_run`]: requests the cancellation. It must be the first statement of
@@ -708,7 +708,7 @@ pub async fn request_cancel(
         "UPDATE run SET cancel_requested = true, error = $2 || $3 WHERE id = $1 AND ended_at IS NULL RETURNING state",
     )
     .bind(run.0)
-    .bind(CANCELLED_BY_PREFIX)
+    .bind(CANCELED_BY_PREFIX)
     .bind(by)
     .fetch_optional(&mut *transaction)
     .await?;
@@ -735,7 +735,7 @@ pub async fn finish_cancel(
 ) -> Result<(), ChangeError> {
     if queued {
         // If a worker has leased it since, that worker cancels it.
-        end_run(pool, run, Ender::Queue, &RunEnd::Cancelled { found: Map::new() }).await?;
+        end_run(pool, run, Ender::Queue, &RunEnd::Canceled { found: Map::new() }).await?;
     }
     Ok(())
 }
@@ -753,7 +753,7 @@ pub async fn cancel_superseded(
            AND s.generation = $1 AND r.generation < $1",
     )
     .bind(blueprint.0)
-    .bind(CANCELLED_BY_PREFIX)
+    .bind(CANCELED_BY_PREFIX)
     .execute(&mut *transaction)
     .await?;
     if asked.rows_affected() > 0 {

@@ -46,52 +46,52 @@ impl TestServer {
 /// Case 3.
 #[tokio::test]
 async fn empty_change_cannot_be_submitted() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let web = house.id_of("web", &ada).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let web = server.id_of("web", &ada).await;
     let bind =
-        json!([{"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "app"}]);
-    let (proposal, version) = house.draft(&ada, "web", bind).await;
+        json!([{"edit": "bind", "deployment": web, "node": server.n1(&ada).await, "role": "app"}]);
+    let (proposal, version) = server.draft(&ada, "web", bind).await;
     let undo = json!({"version": version});
-    house.tell(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
+    server.tell(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
     let version = version + 1;
     for way in INTERFACES {
-        let edits = house.append_via(way, &ada, (proposal, version), &json!([])).await;
+        let edits = server.append_via(way, &ada, (proposal, version), &json!([])).await;
         assert_eq!(edits.0, 400, "{way:?}: no edits are none");
-        let empty = house.submit_via(way, &ada, (proposal, version), "nothing").await;
+        let empty = server.submit_via(way, &ada, (proposal, version), "nothing").await;
         assert_eq!(empty.1, "empty", "{way:?}");
     }
-    assert_eq!((house.count("review").await, house.count("blueprint").await), (0, 1));
+    assert_eq!((server.count("review").await, server.count("blueprint").await), (0, 1));
 }
 
 /// Case 6: authors of any edit, and API clients.
 #[tokio::test]
 async fn author_approval_is_rejected_on_every_interface() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let both = [Permission::Operator, Permission::Reviewer];
-    let edits_it = house.person("cy", both).await;
-    let takes_it_back = house.person("dan", both).await;
-    let brings_it_again = house.person("fay", both).await;
-    let asks = house.person("eve", both).await;
+    let edits_it = server.person("cy", both).await;
+    let takes_it_back = server.person("dan", both).await;
+    let brings_it_again = server.person("fay", both).await;
+    let asks = server.person("eve", both).await;
     // Service accounts can't start a session. This one had a session before it became one.
-    let robot = house.person("robot", both).await;
-    house.sql("UPDATE person SET kind = 'service' WHERE name = 'robot'").await;
-    let edits = house.data(&ada, "web", 1).await;
-    let (proposal, version) = house.draft(&ada, "web", edits).await;
+    let robot = server.person("robot", both).await;
+    server.sql("UPDATE person SET kind = 'service' WHERE name = 'robot'").await;
+    let edits = server.data(&ada, "web", 1).await;
+    let (proposal, version) = server.draft(&ada, "web", edits).await;
     for n in [2, 3] {
-        let edits = house.data(&ada, "web", n).await;
+        let edits = server.data(&ada, "web", n).await;
         let appended =
-            house.append_via(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
+            server.append_via(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
         assert_eq!(appended.0, 200, "{appended:?}");
     }
     let undo = json!({"version": version + 2});
-    house.tell(&format!("/api/v1/proposals/{proposal}/undo"), &takes_it_back, undo).await.json();
+    server.tell(&format!("/api/v1/proposals/{proposal}/undo"), &takes_it_back, undo).await.json();
     let redo = json!({"version": version + 3});
-    house.tell(&format!("/api/v1/proposals/{proposal}/redo"), &brings_it_again, redo).await.json();
-    let id = house.submit(&asks, (proposal, version + 4)).await;
+    server.tell(&format!("/api/v1/proposals/{proposal}/redo"), &brings_it_again, redo).await.json();
+    let id = server.submit(&asks, (proposal, version + 4)).await;
     let authors = [
         ("co-author", &edits_it),
         ("who took an edit back", &takes_it_back),
@@ -101,98 +101,98 @@ async fn author_approval_is_rejected_on_every_interface() {
     for way in INTERFACES {
         for (who, cookie) in authors {
             assert_eq!(
-                house.give_verdict_via(way, cookie, id, "approve").await,
+                server.give_verdict_via(way, cookie, id, "approve").await,
                 no(403, "author"),
                 "{way:?}: {who}"
             );
         }
         assert_eq!(
-            house.give_verdict_via(way, &robot, id, "approve").await,
+            server.give_verdict_via(way, &robot, id, "approve").await,
             no(403, "not_a_reviewer"),
             "{way:?}"
         );
     }
     for cookie in [&ada, &edits_it, &robot] {
-        house.refuses(cookie, id, &no(409, "not_approved"), "nobody else approved").await;
+        server.refuses(cookie, id, &no(409, "not_approved"), "nobody else approved").await;
     }
-    house.give_verdict_via(Way::Page, &bo, id, "approve").await;
-    assert_eq!(house.commit_via(Way::Page, &asks, id).await.0, 200);
+    server.give_verdict_via(Way::Page, &bo, id, "approve").await;
+    assert_eq!(server.commit_via(Way::Page, &asks, id).await.0, 200);
 }
 
 /// Case 7.
 #[tokio::test]
 async fn concurrent_commits_create_one_target() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let edits = house.data(&ada, "web", 1).await;
-    let draft = house.draft(&ada, "web", edits).await;
-    let id = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let edits = server.data(&ada, "web", 1).await;
+    let draft = server.draft(&ada, "web", edits).await;
+    let id = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let (rest, page) =
-        tokio::join!(house.commit_via(Way::Rest, &ada, id), house.commit_via(Way::Page, &bo, id));
+        tokio::join!(server.commit_via(Way::Rest, &ada, id), server.commit_via(Way::Page, &bo, id));
     let lost = match (rest.0, page.0) {
         (201, _) => page,
         (_, 200) => rest,
         neither => panic!("{neither:?}"),
     };
     assert_eq!(lost, no(409, "committed"));
-    assert_eq!(house.count("blueprint").await, 2);
+    assert_eq!(server.count("blueprint").await, 2);
 }
 
 /// Case 9.
 #[tokio::test]
 async fn recreated_resource_inherits_no_approval() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     for way in INTERFACES {
-        let edits = house.data(&ada, "web", 1).await;
-        let draft = house.draft(&ada, "web", edits.clone()).await;
-        let old = house.submit(&ada, draft).await;
-        house.give_verdict_via(way, &bo, old, "approve").await;
-        assert_eq!(house.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
-        let draft = house.draft(&ada, "web", edits).await;
-        let again = house.submit(&ada, draft).await;
-        house.refuses(&ada, old, &no(409, "not_newest"), "its proposal was discarded").await;
-        house
+        let edits = server.data(&ada, "web", 1).await;
+        let draft = server.draft(&ada, "web", edits.clone()).await;
+        let old = server.submit(&ada, draft).await;
+        server.give_verdict_via(way, &bo, old, "approve").await;
+        assert_eq!(server.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
+        let draft = server.draft(&ada, "web", edits).await;
+        let again = server.submit(&ada, draft).await;
+        server.refuses(&ada, old, &no(409, "not_newest"), "its proposal was discarded").await;
+        server
             .refuses(&ada, again, &no(409, "not_approved"), "the same edits, in another proposal")
             .await;
-        house.discard_via(way, &ada, draft).await;
+        server.discard_via(way, &ada, draft).await;
     }
 
-    let web = house.id_of("web", &ada).await;
+    let web = server.id_of("web", &ada).await;
     let make = || {
         json!([{"edit": "create_deployment", "id": uuid::Uuid::new_v4(), "phantom": uuid::Uuid::new_v4(), "name": "below",
                 "parent": web}])
     };
     let role =
         |deployment: &Value| json!([{"edit": "add_role", "deployment": deployment, "role": "app"}]);
-    house.passes(&ada, "web", make(), &[&bo]).await;
-    let first = house.id_of("below", &ada).await;
-    let draft = house.draft(&ada, "below", role(&first)).await;
-    let old = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Rest, &bo, old, "approve").await;
-    house
+    server.passes(&ada, "web", make(), &[&bo]).await;
+    let first = server.id_of("below", &ada).await;
+    let draft = server.draft(&ada, "below", role(&first)).await;
+    let old = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Rest, &bo, old, "approve").await;
+    server
         .passes(&ada, "web", json!([{"edit": "remove_deployment", "deployment": first}]), &[&bo])
         .await;
-    house.passes(&ada, "web", make(), &[&bo]).await;
-    let second = house.id_of("below", &ada).await;
+    server.passes(&ada, "web", make(), &[&bo]).await;
+    let second = server.id_of("below", &ada).await;
     assert_ne!(first, second);
-    house.refuses(&ada, old, &no(409, "not_newest"), "its deployment went").await;
-    let draft = house.draft(&ada, "below", role(&second)).await;
-    let new = house.submit(&ada, draft).await;
-    house.refuses(&ada, new, &no(409, "not_approved"), "only the name is the same").await;
+    server.refuses(&ada, old, &no(409, "not_newest"), "its deployment went").await;
+    let draft = server.draft(&ada, "below", role(&second)).await;
+    let new = server.submit(&ada, draft).await;
+    server.refuses(&ada, new, &no(409, "not_approved"), "only the name is the same").await;
 }
 
 /// Case 10: a policy can't allow changes without a review.
 #[tokio::test]
 async fn policy_without_review_cannot_be_proposed() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let edits = house.data(&ada, "web", 1).await;
-    let draft = house.draft(&ada, "web", edits).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let edits = server.data(&ada, "web", 1).await;
+    let draft = server.draft(&ada, "web", edits).await;
     for (policy, status) in [
         (json!({"approvals": 0}), 422),
         (json!({"approvals": 1, "by_risk": {"destructive": 0}}), 422),
@@ -206,65 +206,65 @@ async fn policy_without_review_cannot_be_proposed() {
         for way in INTERFACES {
             let set = json!([{"edit": "set_policy", "policy": policy}]);
             assert_eq!(
-                house.append_via(way, &ada, draft, &set).await.0,
+                server.append_via(way, &ada, draft, &set).await.0,
                 status,
                 "{way:?} {policy}"
             );
         }
     }
-    assert_eq!(house.count("edit").await, 1);
+    assert_eq!(server.count("edit").await, 1);
 }
 
 /// Case 12: an objection outvotes approvals on every interface, until its author loses the
 /// permission to review.
 #[tokio::test]
 async fn objection_blocks_commit_until_reviewer_loses_permission() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let cy = house.person("cy", [Permission::Reviewer]).await;
-    let dan = house.person("dan", [Permission::Reviewer]).await;
-    let edits = house.data(&ada, "web", 1).await;
-    let draft = house.draft(&ada, "web", edits).await;
-    let id = house.submit(&ada, draft).await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let cy = server.person("cy", [Permission::Reviewer]).await;
+    let dan = server.person("dan", [Permission::Reviewer]).await;
+    let edits = server.data(&ada, "web", 1).await;
+    let draft = server.draft(&ada, "web", edits).await;
+    let id = server.submit(&ada, draft).await;
     for (way, approver) in [(Way::Rest, &bo), (Way::Page, &dan)] {
-        house.give_verdict_via(way, approver, id, "approve").await;
+        server.give_verdict_via(way, approver, id, "approve").await;
     }
     for (way, kind) in [(Way::Page, "request_changes"), (Way::Rest, "reject")] {
-        house.give_verdict_via(way, &cy, id, kind).await;
-        house.refuses(&ada, id, &no(409, "not_approved"), "two approvals and an objection").await;
+        server.give_verdict_via(way, &cy, id, kind).await;
+        server.refuses(&ada, id, &no(409, "not_approved"), "two approvals and an objection").await;
     }
-    house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
-    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
+    server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
+    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200);
 }
 
 /// Case 14.
 #[tokio::test]
 async fn policy_change_must_pass_both_policies() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let cy = house.person("cy", [Permission::Reviewer]).await;
-    let edits = house.data(&ada, "edge", 1).await;
-    let draft = house.draft(&ada, "edge", edits).await;
-    let waiting = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Page, &bo, waiting, "approve").await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let cy = server.person("cy", [Permission::Reviewer]).await;
+    let edits = server.data(&ada, "edge", 1).await;
+    let draft = server.draft(&ada, "edge", edits).await;
+    let waiting = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Page, &bo, waiting, "approve").await;
 
     let set = |approvals: u32| json!([{"edit": "set_policy", "policy": {"approvals": approvals}}]);
-    let draft = house.draft(&ada, "web", set(2)).await;
-    let stricter = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Page, &bo, stricter, "approve").await;
-    house
+    let draft = server.draft(&ada, "web", set(2)).await;
+    let stricter = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Page, &bo, stricter, "approve").await;
+    server
         .refuses(&ada, stricter, &no(409, "not_approved"), "enough before it, too few under itself")
         .await;
-    house.give_verdict_via(Way::Page, &cy, stricter, "approve").await;
-    assert_eq!(house.commit_via(Way::Page, &ada, stricter).await.0, 200);
-    house.refuses(&ada, waiting, &no(409, "policy_moved"), "approved under the old one").await;
+    server.give_verdict_via(Way::Page, &cy, stricter, "approve").await;
+    assert_eq!(server.commit_via(Way::Page, &ada, stricter).await.0, 200);
+    server.refuses(&ada, waiting, &no(409, "policy_moved"), "approved under the old one").await;
 
-    let draft = house.draft(&ada, "web", set(1)).await;
-    let weaker = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Rest, &bo, weaker, "approve").await;
-    house
+    let draft = server.draft(&ada, "web", set(1)).await;
+    let weaker = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Rest, &bo, weaker, "approve").await;
+    server
         .refuses(&ada, weaker, &no(409, "not_approved"), "enough under itself, too few before it")
         .await;
 }
@@ -272,33 +272,33 @@ async fn policy_change_must_pass_both_policies() {
 /// Case 16.
 #[tokio::test]
 async fn database_failure_during_commit_commits_nothing() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let edits = house.data(&ada, "web", 1).await;
-    let draft = house.draft(&ada, "web", edits).await;
-    let id = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let edits = server.data(&ada, "web", 1).await;
+    let draft = server.draft(&ada, "web", edits).await;
+    let id = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let written = "object o WHERE o.kind <> 'barclamp'";
-    let before = (house.count(written).await, house.count("audit").await);
+    let before = (server.count(written).await, server.count("audit").await);
     for way in INTERFACES {
-        let mut held = house.db.owner().begin().await.expect("a transaction");
+        let mut held = server.db.owner().begin().await.expect("a transaction");
         // The last statement of the commit waits. All others have been executed.
         sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
             .execute(&mut *held)
             .await
             .expect("the owner may");
         let cut = async {
-            house.somebody_waits().await;
-            house.db.terminate_connections().await.expect("to cut");
+            server.somebody_waits().await;
+            server.db.terminate_connections().await.expect("to cut");
         };
-        let (committed, ()) = tokio::join!(house.commit_via(way, &ada, id), cut);
+        let (committed, ()) = tokio::join!(server.commit_via(way, &ada, id), cut);
         drop(held);
         assert_eq!(committed.0, 503, "{way:?}: {committed:?}");
-        assert_eq!(house.count("blueprint").await, 1, "{way:?}");
-        assert_eq!((house.count(written).await, house.count("audit").await), before, "{way:?}");
+        assert_eq!(server.count("blueprint").await, 1, "{way:?}");
+        assert_eq!((server.count(written).await, server.count("audit").await), before, "{way:?}");
     }
-    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200, "and then it passes");
+    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200, "and then it passes");
 }
 
 /// Case 20: irreversible changes come first, however many others there are and however few fit into
@@ -310,21 +310,21 @@ barclamp: {name: tool, version: '1', description: For tests}
 roles:
   - {name: wipe, jig: noop, flags: [destructive]}
 ";
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let imported = house
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let imported = server
         .tell("/api/v1/barclamps", &ada, json!({"files": {"tool/tool.yml": TOOL}}))
         .await
         .json();
-    let web = house.id_of("web", &ada).await;
+    let web = server.id_of("web", &ada).await;
     let crowd = api::blueprints::MAX_DOCUMENTS;
     let add = "INSERT INTO node (fqdn, deployment_id, transport, connection)
                SELECT 'm' || n || '.house.example.com', d.id, 'local', jsonb_build_object('root', '/srv/m' || n)
                FROM deployment d, generate_series(1, $1) n WHERE d.system RETURNING id";
     let crowd: Vec<uuid::Uuid> = sqlx::query_scalar(add)
         .bind(i32::try_from(crowd).expect("a number"))
-        .fetch_all(house.db.app())
+        .fetch_all(server.db.app())
         .await
         .expect("nodes");
     let mut edits: Vec<Value> =
@@ -333,14 +333,14 @@ roles:
         json!({"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": imported["barclamps"][0][2]}),
     );
     edits.push(
-        json!({"edit": "bind", "deployment": web, "node": house.n1(&ada).await, "role": "wipe"}),
+        json!({"edit": "bind", "deployment": web, "node": server.n1(&ada).await, "role": "wipe"}),
     );
-    let draft = house.draft(&ada, "web", Value::from(edits)).await;
-    let id = house.submit(&ada, draft).await;
+    let draft = server.draft(&ada, "web", Value::from(edits)).await;
+    let id = server.submit(&ada, draft).await;
     for way in INTERFACES {
         let review = match way {
-            Way::Rest => house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await,
-            Way::Page => house.tell("/call/review", &bo, json!({"id": id})).await,
+            Way::Rest => server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await,
+            Way::Page => server.tell("/call/review", &bo, json!({"id": id})).await,
         };
         let review = review.json();
         assert_eq!(review["risks"], json!(["destructive"]), "{way:?}");
@@ -348,7 +348,7 @@ roles:
         assert!(first.contains("be undone") && first.contains("n1"), "{way:?}: {first}");
         assert_eq!(review["type_to_commit"], "web", "{way:?}");
     }
-    let page = house.visit(&format!("/reviews/{id}"), &bo).await;
+    let page = server.visit(&format!("/reviews/{id}"), &bo).await;
     let text = page.text();
     let (undone, crowd) = (text.find("be undone"), text.find("m1.house.example.com"));
     assert!(
@@ -360,12 +360,12 @@ roles:
 /// Case 20: a number that would be stored as another number is rejected.
 #[tokio::test]
 async fn unrepresentable_number_is_rejected_on_every_interface() {
-    let house = TestServer::new().await;
-    house.furnish().await;
-    let ada = house.cookie().await;
-    let web = house.id_of("web", &ada).await;
-    let edits = house.data(&ada, "web", 1).await;
-    let (proposal, version) = house.draft(&ada, "web", edits).await;
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let web = server.id_of("web", &ada).await;
+    let edits = server.data(&ada, "web", 1).await;
+    let (proposal, version) = server.draft(&ada, "web", edits).await;
     for number in [
         "1e-400",
         "-1e-400",
@@ -391,7 +391,7 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
                     ),
                 ),
             };
-            let answer = house.ask(house.post_json(&path, &ada, body)).await;
+            let answer = server.ask(server.post_json(&path, &ada, body)).await;
             assert!(
                 (400..500).contains(&answer.status.as_u16()),
                 "{way:?} {number}: {}",
@@ -411,19 +411,19 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
 /// Case 20: text that displays as other text is rejected.
 #[tokio::test]
 async fn misleading_text_is_rejected_on_every_interface() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let web = house.id_of("web", &ada).await;
-    let edits = house.data(&ada, "web", 1).await;
-    let draft = house.draft(&ada, "web", edits).await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let web = server.id_of("web", &ada).await;
+    let edits = server.data(&ada, "web", 1).await;
+    let draft = server.draft(&ada, "web", edits).await;
     for way in INTERFACES {
         for hidden in ["\u{202e}", "\u{200b}", "\u{2066}", "\u{0}"] {
             let data = json!({"app": {format!("{hidden}trop"): 1}});
             let set =
                 json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
             assert_eq!(
-                house.append_via(way, &ada, draft, &set).await,
+                server.append_via(way, &ada, draft, &set).await,
                 no(422, "edit_refused"),
                 "{way:?} {hidden:?}"
             );
@@ -432,7 +432,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
                 Way::Page => format!("safe{}", escaped(hidden)),
             };
             assert_eq!(
-                house.submit_via(way, &ada, draft, &title).await.0,
+                server.submit_via(way, &ada, draft, &title).await.0,
                 400,
                 "{way:?} {hidden:?}"
             );
@@ -442,24 +442,24 @@ async fn misleading_text_is_rejected_on_every_interface() {
     let set = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": list}]);
     let given = json!({"version": draft.1, "edits": set});
     let refused =
-        house.tell(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given).await.problem();
+        server.tell(&format!("/api/v1/proposals/{}/edits", draft.0), &ada, given).await.problem();
     let detail = refused["errors"][0]["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("/app/1/note contains the character U+200B"), "{refused}");
-    let id = house.submit(&ada, draft).await;
+    let id = server.submit(&ada, draft).await;
     for way in INTERFACES {
         let said = match way {
             Way::Rest => {
                 let said = json!({"kind": "approve", "reason": "fine\u{202e}"});
-                house.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, said).await
+                server.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, said).await
             }
             Way::Page => {
                 let said = format!("review={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
-                house.post_form("/call/judge", &bo, &said).await
+                server.post_form("/call/judge", &bo, &said).await
             }
         };
         assert_eq!(outcome(&said).0, 400, "{way:?}");
     }
-    assert_eq!((house.count("edit").await, house.count("verdict").await), (1, 0));
+    assert_eq!((server.count("edit").await, server.count("verdict").await), (1, 0));
 }
 
 /// Form encoding.

@@ -199,147 +199,147 @@ impl TestServer {
 
 #[tokio::test]
 async fn every_interface_enforces_the_gate() {
-    let house = TestServer::new().await;
-    let bo_is = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo_is).await);
-    let eve = house
+    let server = TestServer::new().await;
+    let bo_is = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo_is).await);
+    let eve = server
         .people
         .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
         .await
         .expect("a person");
-    let eve = house.cookie_for(eve).await;
-    let edits = house.data(&ada, "web", 1).await;
-    let (proposal, version) = house.draft(&ada, "web", edits).await;
-    let first = house.submit(&ada, (proposal, version)).await;
+    let eve = server.cookie_for(eve).await;
+    let edits = server.data(&ada, "web", 1).await;
+    let (proposal, version) = server.draft(&ada, "web", edits).await;
+    let first = server.submit(&ada, (proposal, version)).await;
     let not_approved = no(409, "not_approved");
 
-    house.refuses(&ada, first, &not_approved, "nobody looked at it").await;
+    server.refuses(&ada, first, &not_approved, "nobody looked at it").await;
     for way in INTERFACES {
         assert_eq!(
-            house.give_verdict_via(way, &ada, first, "approve").await,
+            server.give_verdict_via(way, &ada, first, "approve").await,
             no(403, "author"),
             "{way:?}"
         );
         assert_eq!(
-            house.give_verdict_via(way, &eve, first, "approve").await,
+            server.give_verdict_via(way, &eve, first, "approve").await,
             no(403, "not_a_reviewer"),
             "{way:?}"
         );
         assert_eq!(
-            house.give_verdict_via(way, "", first, "approve").await,
+            server.give_verdict_via(way, "", first, "approve").await,
             no(401, "signed_out"),
             "{way:?}"
         );
         assert_eq!(
-            house.give_verdict_via(way, &bo, first + 7, "approve").await,
+            server.give_verdict_via(way, &bo, first + 7, "approve").await,
             no(404, "not_found"),
             "{way:?}"
         );
     }
-    house.refuses(&ada, first, &not_approved, "only its author did").await;
+    server.refuses(&ada, first, &not_approved, "only its author did").await;
     for (way, kind) in INTERFACES.into_iter().zip(["reject", "request_changes"]) {
-        house.give_verdict_via(way, &bo, first, "approve").await;
-        house.give_verdict_via(way, &bo, first, kind).await;
-        house.refuses(&ada, first, &not_approved, kind).await;
+        server.give_verdict_via(way, &bo, first, "approve").await;
+        server.give_verdict_via(way, &bo, first, kind).await;
+        server.refuses(&ada, first, &not_approved, kind).await;
     }
-    house.give_verdict_via(Way::Rest, &bo, first, "approve").await;
-    house.refuses(&eve, first, &no(403, "forbidden"), "a viewer commits").await;
-    house.refuses("", first, &no(401, "signed_out"), "nobody commits").await;
-    house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await;
-    house.refuses(&ada, first, &not_approved, "bo reviews no more").await;
-    house
+    server.give_verdict_via(Way::Rest, &bo, first, "approve").await;
+    server.refuses(&eve, first, &no(403, "forbidden"), "a viewer commits").await;
+    server.refuses("", first, &no(401, "signed_out"), "nobody commits").await;
+    server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await;
+    server.refuses(&ada, first, &not_approved, "bo reviews no more").await;
+    server
         .sql("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'")
         .await;
-    house.refuses(&ada, first, &not_approved, "bo is disabled").await;
-    house.sql("UPDATE person SET disabled = false WHERE name = 'bo'").await;
-    house.refuses(&ada, first, &not_approved, "what bo approved before stays void").await;
+    server.refuses(&ada, first, &not_approved, "bo is disabled").await;
+    server.sql("UPDATE person SET disabled = false WHERE name = 'bo'").await;
+    server.refuses(&ada, first, &not_approved, "what bo approved before stays void").await;
 
-    let more = house.data(&ada, "web", 2).await;
-    let version = house.append(&ada, proposal, version, more).await;
-    house.refuses(&ada, first, &no(409, "not_newest"), "it was edited").await;
-    let second = house.submit(&ada, (proposal, version)).await;
-    house.refuses(&ada, second, &not_approved, "the approval was of the first").await;
-    house.give_verdict_via(Way::Page, &bo, second, "approve").await;
+    let more = server.data(&ada, "web", 2).await;
+    let version = server.append(&ada, proposal, version, more).await;
+    server.refuses(&ada, first, &no(409, "not_newest"), "it was edited").await;
+    let second = server.submit(&ada, (proposal, version)).await;
+    server.refuses(&ada, second, &not_approved, "the approval was of the first").await;
+    server.give_verdict_via(Way::Page, &bo, second, "approve").await;
 
     let other = "INSERT INTO proposal (deployment_id, kind, created_by)
                  SELECT deployment_id, 'autopilot', created_by FROM proposal RETURNING id";
     let other: i64 =
-        sqlx::query_scalar(other).fetch_one(house.db.owner()).await.expect("a proposal");
-    let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
+        sqlx::query_scalar(other).fetch_one(server.db.owner()).await.expect("a proposal");
+    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let node =
-        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let edits = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
-    let sooner = house.append(&ada, other, 0, edits).await;
-    let sooner = house.submit(&ada, (other, sooner)).await;
-    house.give_verdict_via(Way::Page, &bo, sooner, "approve").await;
-    assert_eq!(house.commit_via(Way::Page, &ada, sooner).await.0, 200);
-    house.refuses(&ada, sooner, &no(409, "committed"), "it is a target already").await;
-    house.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
+    let sooner = server.append(&ada, other, 0, edits).await;
+    let sooner = server.submit(&ada, (other, sooner)).await;
+    server.give_verdict_via(Way::Page, &bo, sooner, "approve").await;
+    assert_eq!(server.commit_via(Way::Page, &ada, sooner).await.0, 200);
+    server.refuses(&ada, sooner, &no(409, "committed"), "it is a target already").await;
+    server.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
     assert_eq!(
-        house.give_verdict_via(Way::Rest, &bo, second, "approve").await,
+        server.give_verdict_via(Way::Rest, &bo, second, "approve").await,
         no(409, "not_newest"),
         "nor is it approved"
     );
 
-    let review = house.send_get(&format!("/api/v1/reviews/{second}"), &bo).await.json();
+    let review = server.send_get(&format!("/api/v1/reviews/{second}"), &bo).await.json();
     // The same documents change, but a new node now re-runs a step, which is another risk. So the
     // author must check and submit again.
     assert_eq!(
         (&review["state"], &review["replaced_by"]["after"]),
         (&json!("sent_back"), &Value::Null)
     );
-    let third = house.submit(&ada, (proposal, version + 1)).await;
-    let review = house.send_get(&format!("/api/v1/reviews/{third}"), &bo).await.json();
+    let third = server.submit(&ada, (proposal, version + 1)).await;
+    let review = server.send_get(&format!("/api/v1/reviews/{third}"), &bo).await.json();
     assert_eq!(
         (&review["replaces"]["before"], &review["replaces"]["dropped"]),
         (&json!(second), &json!(["bo (approved)"]))
     );
     assert_eq!(review["authors"], json!(["ada"]));
-    house.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
+    server.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
     let version = version + 1;
-    house.give_verdict_via(Way::Rest, &bo, third, "approve").await;
-    house.sql("UPDATE head SET epoch = epoch + 1").await;
-    house.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
-    let fourth = house.submit(&ada, (proposal, version)).await;
-    house.give_verdict_via(Way::Rest, &bo, fourth, "approve").await;
+    server.give_verdict_via(Way::Rest, &bo, third, "approve").await;
+    server.sql("UPDATE head SET epoch = epoch + 1").await;
+    server.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
+    let fourth = server.submit(&ada, (proposal, version)).await;
+    server.give_verdict_via(Way::Rest, &bo, fourth, "approve").await;
     let path = format!("/api/v1/proposals/{proposal}/discard");
-    house.tell(&path, &ada, json!({"version": version + 1})).await.json();
-    house.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
-    assert_eq!(house.count("blueprint").await, 2);
+    server.tell(&path, &ada, json!({"version": version + 1})).await.json();
+    server.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
+    assert_eq!(server.count("blueprint").await, 2);
     // The audit records each rejected person and reason once per minute, no matter which interface was
     // used.
     let noted = "(SELECT DISTINCT actor, subject, detail FROM audit WHERE action = 'review.commit.refused') AS noted";
-    assert_eq!(house.count(noted).await, 9);
+    assert_eq!(server.count(noted).await, 9);
 }
 
 #[tokio::test]
 async fn parameters_never_widen_an_approval() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let edits = house.data(&ada, "web", 1).await;
-    let web = house.draft(&ada, "web", edits).await;
-    let approved = house.submit(&ada, web).await;
-    let edits = house.data(&ada, "edge", 1).await;
-    let edge = house.draft(&ada, "edge", edits).await;
-    let other = house.submit(&ada, edge).await;
-    house.give_verdict_via(Way::Rest, &bo, approved, "approve").await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let edits = server.data(&ada, "web", 1).await;
+    let web = server.draft(&ada, "web", edits).await;
+    let approved = server.submit(&ada, web).await;
+    let edits = server.data(&ada, "edge", 1).await;
+    let edge = server.draft(&ada, "edge", edits).await;
+    let other = server.submit(&ada, edge).await;
+    server.give_verdict_via(Way::Rest, &bo, approved, "approve").await;
 
     let path = format!("/api/v1/reviews/{other}");
     let forced =
         json!({"review": approved, "override": true, "force": true, "approvals_needed": 0});
     assert_eq!(
-        outcome(&house.tell(&format!("{path}/commit?force=true"), &ada, forced).await),
+        outcome(&server.tell(&format!("{path}/commit?force=true"), &ada, forced).await),
         no(400, "invalid")
     );
     let named = json!({"name": "edge"});
-    let asked = house.tell(&format!("{path}/commit?force=true"), &ada, named.clone()).await;
+    let asked = server.tell(&format!("{path}/commit?force=true"), &ada, named.clone()).await;
     assert_eq!(outcome(&asked), no(400, "invalid"));
-    let named = house.tell(&format!("{path}/commit"), &ada, named).await;
+    let named = server.tell(&format!("{path}/commit"), &ada, named).await;
     assert_eq!(outcome(&named), no(409, "not_approved"), "a typed name is no approval");
     let forced = format!("review={other}&override=true&force=1&approvals_needed=0");
     assert_eq!(
-        outcome(&house.post_form("/call/commit?force=true", &ada, &forced).await),
+        outcome(&server.post_form("/call/commit?force=true", &ada, &forced).await),
         no(409, "not_approved")
     );
     for twice in [
@@ -347,44 +347,44 @@ async fn parameters_never_widen_an_approval() {
         format!("submission[]={other}"),
         String::new(),
     ] {
-        let answer = house.post_form("/call/commit", &ada, &twice).await;
+        let answer = server.post_form("/call/commit", &ada, &twice).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{twice}: {}", answer.text());
     }
-    let verdicts = house.count("verdict").await;
+    let verdicts = server.count("verdict").await;
     for more in [
         json!({"kind": "approve", "person": "bo"}),
         json!({"kind": "override"}),
         json!({"kind": ["approve"]}),
     ] {
-        let answer = house.tell(&format!("{path}/verdicts"), &ada, more.clone()).await;
+        let answer = server.tell(&format!("{path}/verdicts"), &ada, more.clone()).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{more}");
     }
     let as_bo = format!("review={other}&kind=approve&reason=&person=bo&actor=bo");
-    assert_eq!(outcome(&house.post_form("/call/judge", &ada, &as_bo).await), no(403, "author"));
+    assert_eq!(outcome(&server.post_form("/call/judge", &ada, &as_bo).await), no(403, "author"));
     for name in ["x-forwarded-user", "x-remote-user", "x-http-method-override"] {
         let mut request =
-            house.post_json(&format!("{path}/verdicts"), &ada, r#"{"kind":"approve"}"#);
+            server.post_json(&format!("{path}/verdicts"), &ada, r#"{"kind":"approve"}"#);
         request.headers_mut().insert(name, axum::http::HeaderValue::from_static("bo"));
-        assert_eq!(outcome(&house.ask(request).await), no(403, "author"), "{name}");
+        assert_eq!(outcome(&server.ask(request).await), no(403, "author"), "{name}");
     }
     // An edit outside of its proposal's scope.
-    let beyond = json!({"version": edge.1, "edits": house.data(&ada, "web", 2).await});
-    let beyond = house.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
+    let beyond = json!({"version": edge.1, "edits": server.data(&ada, "web", 2).await});
+    let beyond = server.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
     assert_eq!(outcome(&beyond), no(422, "edit_refused"));
-    assert_eq!((house.count("verdict").await, house.count("blueprint").await), (verdicts, 1));
-    assert_eq!(house.commit_via(Way::Rest, &ada, approved).await.0, 201);
+    assert_eq!((server.count("verdict").await, server.count("blueprint").await), (verdicts, 1));
+    assert_eq!(server.commit_via(Way::Rest, &ada, approved).await.0, 201);
 }
 
 #[tokio::test]
 async fn crafted_ids_return_404() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let edits = house.data(&ada, "web", 1).await;
-    let web = house.draft(&ada, "web", edits).await;
-    let id = house.submit(&ada, web).await;
-    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-    let verdicts = house.count("verdict").await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let edits = server.data(&ada, "web", 1).await;
+    let web = server.draft(&ada, "web", edits).await;
+    let id = server.submit(&ada, web).await;
+    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let verdicts = server.count("verdict").await;
     let near = [".0", "e0", "%20", "%00", ";", ",1", "%2f..%2f1", "'", "%EF%BC%91"]
         .map(|end| format!("{id}{end}"));
     let far = ["0", "-1", "0x1", "9223372036854775808", "%", "%ff", "%F0%9F%98%80", ""]
@@ -392,7 +392,7 @@ async fn crafted_ids_return_404() {
     for crafted in near.into_iter().chain(far) {
         for (what, body) in [("commit", "{}"), ("verdicts", r#"{"kind":"reject","reason":"x"}"#)] {
             let path = format!("/api/v1/reviews/{crafted}/{what}");
-            let answer = house.ask(house.post_json(&path, &bo, body)).await;
+            let answer = server.ask(server.post_json(&path, &bo, body)).await;
             assert!(
                 matches!(answer.status.as_u16(), 400 | 404),
                 "{path}: {} {}",
@@ -402,7 +402,7 @@ async fn crafted_ids_return_404() {
             answer.problem();
         }
         for (call, more) in [("commit", ""), ("judge", "&kind=reject&reason=x")] {
-            let answer = house
+            let answer = server
                 .post_form(&format!("/call/{call}"), &bo, &format!("review={crafted}{more}"))
                 .await;
             assert!(
@@ -412,18 +412,18 @@ async fn crafted_ids_return_404() {
             );
         }
     }
-    assert_eq!((house.count("blueprint").await, house.count("verdict").await), (1, verdicts));
-    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
+    assert_eq!((server.count("blueprint").await, server.count("verdict").await), (1, verdicts));
+    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200);
 }
 
 #[tokio::test]
 async fn cross_site_verdict_and_commit_are_rejected() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let edits = house.data(&ada, "web", 1).await;
-    let web = house.draft(&ada, "web", edits).await;
-    let id = house.submit(&ada, web).await;
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let edits = server.data(&ada, "web", 1).await;
+    let web = server.draft(&ada, "web", edits).await;
+    let id = server.submit(&ada, web).await;
     let rest = format!("/api/v1/reviews/{id}");
     let commands = [
         (format!("{rest}/verdicts"), "application/json", r#"{"kind":"approve"}"#.to_owned()),
@@ -452,18 +452,21 @@ async fn cross_site_verdict_and_commit_are_rejected() {
             }
             let request =
                 request.header(header::CONTENT_TYPE, *kind).body(Body::from(body.clone()));
-            let answer = house.ask(request.expect("a request")).await;
+            let answer = server.ask(request.expect("a request")).await;
             assert_eq!(answer.problem()["code"], "other_origin", "{path} {kind} {from:?}");
         }
         let query = if body.starts_with('{') { "" } else { body };
-        let read = house.send_get(&format!("{path}?{query}"), &bo).await;
+        let read = server.send_get(&format!("{path}?{query}"), &bo).await;
         assert!(matches!(read.status.as_u16(), 400 | 404 | 405), "{path}: {}", read.status);
     }
-    let own = house.post(&format!("{rest}/verdicts")).header(header::COOKIE, &bo);
+    let own = server.post(&format!("{rest}/verdicts")).header(header::COOKIE, &bo);
     let own =
         own.header(header::CONTENT_TYPE, "text/plain").body(Body::from(r#"{"kind":"approve"}"#));
-    assert_eq!(house.ask(own.expect("a request")).await.status, StatusCode::UNSUPPORTED_MEDIA_TYPE);
-    assert_eq!((house.count("blueprint").await, house.count("verdict").await), (1, 0));
+    assert_eq!(
+        server.ask(own.expect("a request")).await.status,
+        StatusCode::UNSUPPORTED_MEDIA_TYPE
+    );
+    assert_eq!((server.count("blueprint").await, server.count("verdict").await), (1, 0));
 }
 
 #[tokio::test]
@@ -472,63 +475,63 @@ async fn commit_after_lost_permission_is_rejected() {
         heartbeat: Duration::from_millis(40),
         session_check: Duration::from_millis(100),
     };
-    let house = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
+    let server = TestServer::at("http://127.0.0.1:7780", LOCAL_HOST, |state| {
         state.stream_intervals = stream_intervals
     })
     .await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let edits = house.data(&ada, "web", 1).await;
-    let web = house.draft(&ada, "web", edits).await;
-    let id = house.submit(&ada, web).await;
-    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-    let mut tab = StreamClient::open(&house, &ada, "", "").await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let edits = server.data(&ada, "web", 1).await;
+    let web = server.draft(&ada, "web", edits).await;
+    let id = server.submit(&ada, web).await;
+    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let mut tab = StreamClient::open(&server, &ada, "", "").await;
 
-    house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await;
-    house.refuses(&ada, id, &no(403, "forbidden"), "with the page still open").await;
-    house.sql("UPDATE person SET permissions = '{operator}' WHERE name = 'ada'").await;
-    house.people.disable(None, house.ada).await.expect("to disable");
+    server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await;
+    server.refuses(&ada, id, &no(403, "forbidden"), "with the page still open").await;
+    server.sql("UPDATE person SET permissions = '{operator}' WHERE name = 'ada'").await;
+    server.people.disable(None, server.ada).await.expect("to disable");
     let ends = async { while tab.next().await.is_some() {} };
     tokio::time::timeout(Duration::from_secs(20), ends).await.expect("the stream ends");
-    house.refuses(&ada, id, &no(401, "signed_out"), "with the stream cut").await;
-    house.sql("UPDATE person SET disabled = false WHERE name = 'ada'").await;
-    house.refuses(&ada, id, &no(401, "signed_out"), "the old session does not come back").await;
-    let again = house.cookie().await;
-    assert_eq!(house.commit_via(Way::Rest, &again, id).await.0, 201);
+    server.refuses(&ada, id, &no(401, "signed_out"), "with the stream cut").await;
+    server.sql("UPDATE person SET disabled = false WHERE name = 'ada'").await;
+    server.refuses(&ada, id, &no(401, "signed_out"), "the old session does not come back").await;
+    let again = server.cookie().await;
+    assert_eq!(server.commit_via(Way::Rest, &again, id).await.0, 201);
 }
 
 #[tokio::test]
 async fn irreversible_commit_requires_the_name() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let web = house.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let web = server.send_get("/api/v1/deployments/web/board", &ada).await.json()["id"].clone();
     let node =
-        house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+        server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
     let bind = json!([{"edit": "bind", "deployment": web, "node": node, "role": "app"}]);
-    let draft = house.draft(&ada, "web", bind).await;
-    let id = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-    assert_eq!(house.commit_via(Way::Rest, &ada, id).await.0, 201);
-    let draft = house
+    let draft = server.draft(&ada, "web", bind).await;
+    let id = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    assert_eq!(server.commit_via(Way::Rest, &ada, id).await.0, 201);
+    let draft = server
         .draft(&ada, "web", json!([{"edit": "unbind", "node": node, "noderole": "app"}]))
         .await;
-    let id = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    let id = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
     let path = format!("/api/v1/reviews/{id}");
-    assert_eq!(house.send_get(&path, &ada).await.json()["type_to_commit"], "web");
-    house.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;
-    let empty = house
+    assert_eq!(server.send_get(&path, &ada).await.json()["type_to_commit"], "web");
+    server.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;
+    let empty = server
         .post(&format!("{path}/commit"))
         .header(header::COOKIE, &ada)
         .body(Body::empty())
         .expect("a request");
-    assert_eq!(outcome(&house.ask(empty).await), no(422, "name_not_typed"), "no body is no name");
+    assert_eq!(outcome(&server.ask(empty).await), no(422, "name_not_typed"), "no body is no name");
     let wrong =
-        house.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
+        server.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
     assert_eq!(wrong["errors"], json!([{"at": "name", "detail": "Type web."}]));
-    let wrong = house.post_form("/call/commit", &ada, &format!("review={id}&name=edge")).await;
+    let wrong = server.post_form("/call/commit", &ada, &format!("review={id}&name=edge")).await;
     assert_eq!(outcome(&wrong), no(422, "name_not_typed"));
-    let right = house.post_form("/call/commit", &ada, &format!("review={id}&name=web")).await;
+    let right = server.post_form("/call/commit", &ada, &format!("review={id}&name=web")).await;
     assert_eq!(outcome(&right).0, 200, "{}", right.text());
 }

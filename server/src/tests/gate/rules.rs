@@ -41,7 +41,7 @@ fn expected_error(rule: Rule) -> (&'static str, Option<&'static str>) {
 
 /// A change to a committed deployment that ada proposed and bo approved.
 struct ApprovedReview {
-    house: TestServer,
+    server: TestServer,
     ada: String,
     bo: String,
     proposal: i64,
@@ -51,28 +51,28 @@ struct ApprovedReview {
 
 impl ApprovedReview {
     async fn new() -> Self {
-        let house = TestServer::new().await;
-        let bo = house.furnish().await;
-        let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-        let board = house.send_get("/api/v1/deployments/web/board", &ada).await.json();
+        let server = TestServer::new().await;
+        let bo = server.furnish().await;
+        let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+        let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
         let node =
-            house.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
+            server.send_get("/api/v1/nodes?filter=n1", &ada).await.json()["nodes"][0]["id"].clone();
         let edits =
             json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
-        let first = house.draft(&ada, "web", edits).await;
-        let first = house.submit(&ada, first).await;
-        house.give_verdict_via(Way::Rest, &bo, first, "approve").await;
-        assert_eq!(house.commit_via(Way::Rest, &ada, first).await.0, 201);
-        let edits = house.data(&ada, "web", 1).await;
-        let (proposal, version) = house.draft(&ada, "web", edits).await;
-        let id = house.submit(&ada, (proposal, version)).await;
-        house.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-        Self { house, ada, bo, proposal, version, id }
+        let first = server.draft(&ada, "web", edits).await;
+        let first = server.submit(&ada, first).await;
+        server.give_verdict_via(Way::Rest, &bo, first, "approve").await;
+        assert_eq!(server.commit_via(Way::Rest, &ada, first).await.0, 201);
+        let edits = server.data(&ada, "web", 1).await;
+        let (proposal, version) = server.draft(&ada, "web", edits).await;
+        let id = server.submit(&ada, (proposal, version)).await;
+        server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+        Self { server, ada, bo, proposal, version, id }
     }
 
     async fn gate(&self) -> GateResult {
         let review =
-            self.house.send_get(&format!("/api/v1/reviews/{}", self.id), &self.ada).await.json();
+            self.server.send_get(&format!("/api/v1/reviews/{}", self.id), &self.ada).await.json();
         serde_json::from_value(review["gate"].clone()).expect("a gate")
     }
 
@@ -86,7 +86,7 @@ impl ApprovedReview {
         let sql = "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
                    SELECT h.number + 1, h.number, 'change', s.root_hash, s.id, h.enabled, h.epoch, $2 FROM head h, review s
                    WHERE s.id = $1";
-        let mut transaction = self.house.db.app().begin().await.expect("a transaction");
+        let mut transaction = self.server.db.app().begin().await.expect("a transaction");
         let session = self.ada.split_once('=').expect("a cookie").1;
         sqlx::query("SELECT act_as($1)")
             .bind(session)
@@ -94,7 +94,7 @@ impl ApprovedReview {
             .await
             .expect("an answer");
         let done =
-            sqlx::query(sql).bind(self.id).bind(self.house.ada.0).execute(&mut *transaction).await;
+            sqlx::query(sql).bind(self.id).bind(self.server.ada.0).execute(&mut *transaction).await;
         let refused = done.err()?;
         let state = refused
             .as_database_error()
@@ -105,7 +105,7 @@ impl ApprovedReview {
 
     /// Makes a change that no interface allows, without side effects.
     async fn change_without_triggers(&self, table: &str, statement: &str) {
-        let mut transaction = self.house.db.owner().begin().await.expect("a transaction");
+        let mut transaction = self.server.db.owner().begin().await.expect("a transaction");
         let switch = |on| sqlx::AssertSqlSafe(format!("ALTER TABLE {table} {on} TRIGGER USER"));
         sqlx::query(switch("DISABLE")).execute(&mut *transaction).await.expect("the owner may");
         let done = sqlx::query(sqlx::AssertSqlSafe(statement))
@@ -120,16 +120,16 @@ impl ApprovedReview {
 
 /// Breaks this rule and no other.
 async fn break_only(rule: Rule, case: &ApprovedReview) {
-    let house = &case.house;
+    let server = &case.server;
     match rule {
         Rule::Newest => {
             let path = format!("/api/v1/proposals/{}/discard", case.proposal);
-            house.tell(&path, &case.ada, json!({"version": case.version})).await.json();
+            server.tell(&path, &case.ada, json!({"version": case.version})).await.json();
         }
         Rule::Resolved => {
             let slipped = sqlx::query("UPDATE edit SET undone = true WHERE proposal_id = $1")
                 .bind(case.proposal);
-            let slipped = slipped.execute(house.db.owner()).await.expect("the owner may");
+            let slipped = slipped.execute(server.db.owner()).await.expect("the owner may");
             assert_eq!(slipped.rows_affected(), 1);
         }
         Rule::Lint => {
@@ -137,7 +137,7 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
                 .await
         }
         Rule::Base => {
-            house
+            server
                 .tell(
                     "/api/v1/execution",
                     &case.ada,
@@ -151,9 +151,9 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
             )
             .await;
         }
-        Rule::Epoch => house.sql("UPDATE head SET epoch = epoch + 1").await,
+        Rule::Epoch => server.sql("UPDATE head SET epoch = epoch + 1").await,
         Rule::Policy => {
-            house
+            server
                 .tell(
                     "/api/v1/execution",
                     &case.ada,
@@ -167,16 +167,16 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
         }
         Rule::Objections => {
             let cy = NewPerson::human("cy", [Permission::Reviewer]);
-            let cy = house.people.create_person(None, &cy).await.expect("a person");
-            let cy = house.cookie_for(cy).await;
-            house.give_verdict_via(Way::Page, &cy, case.id, "request_changes").await;
+            let cy = server.people.create_person(None, &cy).await.expect("a person");
+            let cy = server.cookie_for(cy).await;
+            server.give_verdict_via(Way::Page, &cy, case.id, "request_changes").await;
         }
         Rule::Approvals => {
-            house.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await
+            server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await
         }
         Rule::Threads => {
             let path = format!("/api/v1/reviews/{}/threads", case.id);
-            house.tell(&path, &case.bo, json!({"body": "On a Friday?"})).await.json();
+            server.tell(&path, &case.bo, json!({"body": "On a Friday?"})).await.json();
         }
     }
 }
@@ -187,15 +187,15 @@ async fn approval_with_fresh_access_does_not_count() {
     let case = ApprovedReview::new().await;
     let link = "INSERT INTO access_change (person_id, kind, by) SELECT id, 'link', $1 FROM person WHERE name = 'bo'";
     sqlx::query(link)
-        .bind(case.house.ada.0)
-        .execute(case.house.db.owner())
+        .bind(case.server.ada.0)
+        .execute(case.server.db.owner())
         .await
         .expect("the owner may");
     assert!(case.by_hand().await.is_none(), "the approval was there before");
-    case.house.give_verdict_via(Way::Rest, &case.bo, case.id, "request_changes").await;
-    case.house.give_verdict_via(Way::Page, &case.bo, case.id, "approve").await;
+    case.server.give_verdict_via(Way::Rest, &case.bo, case.id, "request_changes").await;
+    case.server.give_verdict_via(Way::Page, &case.bo, case.id, "approve").await;
     assert_eq!(case.broken().await, [Rule::Approvals]);
-    case.house.refuses(&case.ada, case.id, &no(409, "not_approved"), "fresh access").await;
+    case.server.refuses(&case.ada, case.id, &no(409, "not_approved"), "fresh access").await;
     assert_eq!(case.by_hand().await.as_deref(), Some("GY040"));
 }
 
@@ -210,7 +210,7 @@ async fn each_rule_alone_blocks_the_commit() {
         "what the gate asks"
     );
     assert!(gate.is_open() && sound.by_hand().await.is_none(), "nothing is in the way");
-    assert_eq!(sound.house.commit_via(Way::Page, &sound.ada, sound.id).await.0, 200);
+    assert_eq!(sound.server.commit_via(Way::Page, &sound.ada, sound.id).await.0, 200);
     for rule in every {
         // Don't view the review before the rule is broken: the cached plan is right for the
         // submitted state.
@@ -218,9 +218,9 @@ async fn each_rule_alone_blocks_the_commit() {
         break_only(rule, &case).await;
         assert_eq!(case.broken().await, [rule], "it alone");
         let (code, by_hand) = expected_error(rule);
-        case.house.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
+        case.server.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
         let path = format!("/api/v1/reviews/{}/commit", case.id);
-        let said = case.house.tell(&path, &case.ada, json!({})).await.problem();
+        let said = case.server.tell(&path, &case.ada, json!({})).await.problem();
         let said: Vec<&Value> =
             said["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();
         assert_eq!(said, [code], "{rule:?}");

@@ -126,64 +126,64 @@ impl TestServer {
 /// After it is enabled, the state is as before.
 #[tokio::test]
 async fn disabled_switch_hold_or_jig_starts_nothing() {
-    let house = TestServer::new().await;
-    let bo_is = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo_is).await);
-    let bind = json!([{"edit": "bind", "deployment": house.id_of("web", &ada).await, "node": house.n1(&ada).await, "role": "app"}]);
+    let server = TestServer::new().await;
+    let bo_is = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo_is).await);
+    let bind = json!([{"edit": "bind", "deployment": server.id_of("web", &ada).await, "node": server.n1(&ada).await, "role": "app"}]);
     let nothing: [RunId; 0] = [];
     for way in INTERFACES {
         let (done, made) = match way {
             Way::Rest => (200, 201),
             Way::Page => (200, 200),
         };
-        assert_eq!(house.switch_via(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(house.hold_via(way, &ada, "web", true).await.0, done, "{way:?}");
+        assert_eq!(server.switch_via(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(server.hold_via(way, &ada, "web", true).await.0, done, "{way:?}");
         if way == INTERFACES[0] {
             // None of them blocks an approved change. Its steps stay pending.
-            house.passes(&ada, "web", bind.clone(), &[&bo]).await;
-            house.start_worker_and_node(&ada).await;
+            server.passes(&ada, "web", bind.clone(), &[&bo]).await;
+            server.start_worker_and_node(&ada).await;
         }
-        assert_eq!(house.starts().await, nothing, "{way:?}: off and held");
-        assert_eq!(house.switch_via(way, &bo, true).await, no(403, "forbidden"), "{way:?}");
-        assert_eq!(house.switch_via(way, &ada, true).await.0, made, "{way:?}");
-        assert_eq!(house.starts().await, nothing, "{way:?}: held");
-        assert_eq!(house.hold_via(way, &bo, "web", false).await, no(403, "forbidden"), "{way:?}");
+        assert_eq!(server.starts().await, nothing, "{way:?}: off and held");
+        assert_eq!(server.switch_via(way, &bo, true).await, no(403, "forbidden"), "{way:?}");
+        assert_eq!(server.switch_via(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(server.starts().await, nothing, "{way:?}: held");
+        assert_eq!(server.hold_via(way, &bo, "web", false).await, no(403, "forbidden"), "{way:?}");
         assert_eq!(
-            house.hold_via(way, &ada, "edge", false).await,
+            server.hold_via(way, &ada, "edge", false).await,
             no(409, "state"),
             "{way:?}: another's is no hold of this"
         );
-        assert_eq!(house.switch_via(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(house.hold_via(way, &ada, "web", false).await.0, done, "{way:?}");
-        assert_eq!(house.starts().await, nothing, "{way:?}: off");
-        assert_eq!(house.switch_via(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(server.switch_via(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(server.hold_via(way, &ada, "web", false).await.0, done, "{way:?}");
+        assert_eq!(server.starts().await, nothing, "{way:?}: off");
+        assert_eq!(server.switch_via(way, &ada, true).await.0, made, "{way:?}");
 
         // A jig's state is part of the blueprint, so it has no switch outside of the gate.
         let jig = |active: bool| json!([{"edit": "activate_jig", "jig": "noop", "active": active}]);
-        house.passes(&ada, "web", jig(false), &[&bo]).await;
-        assert_eq!(house.starts().await, nothing, "{way:?}: its jig is off");
-        let on = house.draft(&ada, "web", jig(true)).await;
-        let on = house.submit(&ada, on).await;
-        house.refuses(&ada, on, &no(409, "not_approved"), "a jig by itself").await;
-        assert_eq!(house.starts().await, nothing, "{way:?}: and stays off");
-        house.give_verdict_via(way, &bo, on, "approve").await;
-        assert!(house.commit_via(way, &ada, on).await.0 < 300, "{way:?}");
+        server.passes(&ada, "web", jig(false), &[&bo]).await;
+        assert_eq!(server.starts().await, nothing, "{way:?}: its jig is off");
+        let on = server.draft(&ada, "web", jig(true)).await;
+        let on = server.submit(&ada, on).await;
+        server.refuses(&ada, on, &no(409, "not_approved"), "a jig by itself").await;
+        assert_eq!(server.starts().await, nothing, "{way:?}: and stays off");
+        server.give_verdict_via(way, &bo, on, "approve").await;
+        assert!(server.commit_via(way, &ada, on).await.0 < 300, "{way:?}");
         // Check for starts only after the last case, because a claim can't be undone.
-        assert_eq!(house.switch_via(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(house.starts().await, nothing, "{way:?}: off again");
-        assert_eq!(house.switch_via(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(server.switch_via(way, &ada, false).await.0, made, "{way:?}");
+        assert_eq!(server.starts().await, nothing, "{way:?}: off again");
+        assert_eq!(server.switch_via(way, &ada, true).await.0, made, "{way:?}");
     }
-    assert_eq!(house.starts().await.len(), 1, "with nothing in its way");
+    assert_eq!(server.starts().await.len(), 1, "with nothing in its way");
 }
 
 /// Case 8: restoring a blueprint is a proposal like any other.
 #[tokio::test]
 async fn restore_only_opens_a_proposal() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
-    let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
-    house
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
+    let (web, n1) = (server.id_of("web", &ada).await, server.n1(&ada).await);
+    server
         .passes(
             &ada,
             "web",
@@ -193,93 +193,95 @@ async fn restore_only_opens_a_proposal() {
         .await;
     let bound = "step";
     let before =
-        (house.count("blueprint").await, house.count(bound).await, house.count("verdict").await);
+        (server.count("blueprint").await, server.count(bound).await, server.count("verdict").await);
     for way in INTERFACES {
-        let refused = house.restore_via(way, &bo, "web", 1).await;
+        let refused = server.restore_via(way, &bo, "web", 1).await;
         assert_eq!(outcome(&refused), no(403, "forbidden"), "{way:?}: a reviewer restores nothing");
-        let nowhere = house.restore_via(way, &ada, "web", 99).await;
+        let nowhere = server.restore_via(way, &ada, "web", 99).await;
         assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{way:?}");
         let restored: Restored =
-            serde_json::from_value(house.restore_via(way, &ada, "web", 1).await.json())
+            serde_json::from_value(server.restore_via(way, &ada, "web", 1).await.json())
                 .expect("one");
         let draft = (restored.proposal.0, restored.version.into());
-        let id = house.submit(&ada, draft).await;
+        let id = server.submit(&ada, draft).await;
         assert_eq!(
-            house.give_verdict_via(way, &ada, id, "approve").await,
+            server.give_verdict_via(way, &ada, id, "approve").await,
             no(403, "author"),
             "{way:?}: who restores is an author"
         );
         let path = format!("/api/v1/reviews/{id}");
         assert_eq!(
-            house.send_get(&path, &bo).await.json()["gate"]["approvals"],
+            server.send_get(&path, &bo).await.json()["gate"]["approvals"],
             0,
             "{way:?}: the target's old approval is none"
         );
-        house.refuses(&ada, id, &no(409, "not_approved"), "restored, and approved by nobody").await;
-        let named = house.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
+        server
+            .refuses(&ada, id, &no(409, "not_approved"), "restored, and approved by nobody")
+            .await;
+        let named = server.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
         assert_eq!(outcome(&named), no(409, "not_approved"), "its name is no approval");
         let now = (
-            house.count("blueprint").await,
-            house.count(bound).await,
-            house.count("verdict").await,
+            server.count("blueprint").await,
+            server.count(bound).await,
+            server.count("verdict").await,
         );
         assert_eq!(now, before, "{way:?}");
-        assert_eq!(house.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
+        assert_eq!(server.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
     }
 }
 
 /// A catalog import after the approval does not affect the approved runs.
 #[tokio::test]
 async fn import_after_approval_affects_no_run() {
-    let house = TestServer::new().await;
-    let bo = house.furnish().await;
-    let (ada, bo) = (house.cookie().await, house.cookie_for(bo).await);
+    let server = TestServer::new().await;
+    let bo = server.furnish().await;
+    let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
     let file = |version: &str, about: &str| {
         format!(
             "barclamp: {{name: tool, version: '{version}'}}\nroles:\n  - {{name: tool, jig: noop, description: {about}}}\n"
         )
     };
     let path = "tool/tool.yml";
-    let first = house
+    let first = server
         .tell("/api/v1/barclamps", &ada, json!({"files": {path: file("1", "right")}}))
         .await
         .json();
-    let (web, n1) = (house.id_of("web", &ada).await, house.n1(&ada).await);
+    let (web, n1) = (server.id_of("web", &ada).await, server.n1(&ada).await);
     let edits = json!([
         {"edit": "use_barclamp", "deployment": web, "barclamp": "tool", "version": first["barclamps"][0][2]},
         {"edit": "add_role", "deployment": web, "role": "tool"},
         {"edit": "bind", "deployment": web, "node": n1, "role": "tool"},
     ]);
-    let draft = house.draft(&ada, "web", edits).await;
-    let id = house.submit(&ada, draft).await;
-    house.give_verdict_via(Way::Page, &bo, id, "approve").await;
+    let draft = server.draft(&ada, "web", edits).await;
+    let id = server.submit(&ada, draft).await;
+    server.give_verdict_via(Way::Page, &bo, id, "approve").await;
     let change = async || {
-        house.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json()["change_hash"].clone()
+        server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json()["change_hash"].clone()
     };
     let approved = change().await;
     assert!(approved.is_string());
     for (way, newer) in [(Way::Rest, "2"), (Way::Page, "3")] {
-        let same = house.import_via(way, &ada, (path, &file("1", "wrong"))).await;
+        let same = server.import_via(way, &ada, (path, &file("1", "wrong"))).await;
         assert_eq!(same, no(409, "other_content"), "{way:?}: one version, one content");
-        let newer = house.import_via(way, &ada, (path, &file(newer, "wrong"))).await;
+        let newer = server.import_via(way, &ada, (path, &file(newer, "wrong"))).await;
         assert!(newer.0 < 300, "{way:?}: {newer:?}");
         assert_eq!(change().await, approved, "{way:?}: what was approved");
     }
-    assert_eq!(house.commit_via(Way::Page, &ada, id).await.0, 200);
+    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200);
     for way in INTERFACES {
         assert_eq!(
-            house.import_via(way, &ada, (path, &file("1", "late"))).await,
+            server.import_via(way, &ada, (path, &file("1", "late"))).await,
             no(409, "other_content"),
             "{way:?}"
         );
         assert!(
-            house.import_via(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0
+            server.import_via(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0
                 < 300,
             "{way:?}"
         );
     }
-    house.start_worker_and_node(&ada).await;
-    let runs = house.starts().await;
+    server.start_worker_and_node(&ada).await;
+    let runs = server.starts().await;
     assert_eq!(runs.len(), 1);
-    assert_eq!(house.role_of(runs[0]).await.description, "right");
+    assert_eq!(server.role_of(runs[0]).await.description, "right");
 }

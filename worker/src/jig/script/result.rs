@@ -32,7 +32,7 @@ fn judged(report: &Report, last_error: &str, job: &Job, log: &Log) -> Ended {
             "{script} took longer than {} seconds, its time limit, and was ended.",
             job.timeout().as_secs()
         ),
-        Cause::Cancelled => format!("{script} was ended on the node."),
+        Cause::Canceled => format!("{script} was ended on the node."),
         Cause::Unknown => {
             return Ended::failed(
                 "The result of the run is unknown, because another program changed the folder \

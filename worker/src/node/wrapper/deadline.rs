@@ -93,11 +93,11 @@ mod tests {
             complete_ending(Ok(Ending::Code(EXIT_REFUSED))),
             Ok(Ending::Code(EXIT_REFUSED))
         ));
-        let stopped = Err(GaveUp { why: Why::Stopped(StopReason::Cancelled), started: Some(true) });
+        let stopped = Err(GaveUp { why: Why::Stopped(StopReason::Canceled), started: Some(true) });
         assert!(
             matches!(
                 complete_ending(stopped),
-                Err(GaveUp { why: Why::Stopped(StopReason::Cancelled), .. })
+                Err(GaveUp { why: Why::Stopped(StopReason::Canceled), .. })
             ),
             "a cancel stays one"
         );

@@ -7,7 +7,7 @@ pub enum Cause {
     Exited(String),
     TimedOut,
     /// The attempt was ended on the node.
-    Cancelled,
+    Canceled,
     /// Another program changed the files of the wrapper.
     Unknown,
 }
@@ -30,7 +30,7 @@ impl Report {
         let cause = match (value_of(&line, "why"), value_of(&line, "code")) {
             (Some("exit"), Some(code)) => Cause::Exited(code.to_owned()),
             (Some("timeout"), _) => Cause::TimedOut,
-            (Some("cancelled"), _) => Cause::Cancelled,
+            (Some("canceled"), _) => Cause::Canceled,
             _ => Cause::Unknown,
         };
         let is_file = value_of(&line, "output") != Some("no-file");

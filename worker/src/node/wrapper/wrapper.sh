@@ -498,7 +498,7 @@ command_supervise() {
     shift 5
     folder=$HOME_DIR/run/$token
     why= child=
-    trap 'why=cancelled; end_aside' TERM INT HUP
+    trap 'why=canceled; end_aside' TERM INT HUP
     trap 'why=timeout; end_aside' USR1
     look_at $$
     echo "$BOOT $$ $begun" >"$folder/supervisor.new" && mv "$folder/supervisor.new" "$folder/supervisor"
@@ -521,7 +521,7 @@ command_supervise() {
     # End all processes that the run left in its session, also after success. Services call setsid.
     group_alive "$child" && end_group "$child" 1
     [ -d "$folder" ] || exit 0
-    [ -f "$folder/cancelled" ] && why=cancelled
+    [ -f "$folder/canceled" ] && why=canceled
     full=
     [ "$code" = 0 ] || ! is_full || full=1
     forget_input "$folder" "$folder/process" "$folder/reserve"
@@ -766,7 +766,7 @@ end_up_to() { # STARTED GRACE; STARTED: token of the last started attempt in the
 # Keeps the folder so that the supervisor can write the result. If there is no supervisor, deletes
 # it.
 end_this() { # FOLDER GRACE
-    true 2>/dev/null >"$1/cancelled"
+    true 2>/dev/null >"$1/canceled"
     end_processes "$1" "$2"
     # The caller holds the lock, so an attempt without a supervisor never gets one.
     if [ ! -f "$1/supervisor" ] && [ ! -f "$1/ended" ] || orphaned "$1"; then

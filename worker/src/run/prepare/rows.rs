@@ -57,8 +57,13 @@ impl Preparer {
         row_check.expect_equal("step", "place", json!(rows.place), json!(role.run.place))?;
         let timeout = role.run.timeout.clamp(1, i32::MAX.unsigned_abs());
         row_check.expect_equal("step", "timeout_s", rows.timeout_s.unsigned_abs(), timeout)?;
-        let (lane, _, _) = role.concurrency_group();
-        row_check.expect_equal("concurrency_group", "name", rows.lane.as_str(), lane.as_str())?;
+        let (concurrency_group, _, _) = role.concurrency_group();
+        row_check.expect_equal(
+            "concurrency_group",
+            "name",
+            rows.concurrency_group.as_str(),
+            concurrency_group.as_str(),
+        )?;
         row_check.expect_equal(
             "concurrency_group",
             "deployment_id",

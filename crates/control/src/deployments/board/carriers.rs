@@ -1,7 +1,7 @@
 //! All noderoles of a role, for the link on the count in a board cell.
 
 use api::Problem;
-use api::views::board::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesWanted};
+use api::views::board::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesQuery};
 use engine::ids::RoleName;
 
 use crate::deployments::board::{BoardInput, load_states};
@@ -22,7 +22,7 @@ impl Control {
         role: &RoleName,
     ) -> Result<RoleNoderoles, Problem> {
         let of_ancestor = of_ancestor.map(str::to_owned);
-        let query = RoleNoderolesWanted { of_ancestor, ..RoleNoderolesWanted::of(role.clone()) };
+        let query = RoleNoderolesQuery { of_ancestor, ..RoleNoderolesQuery::of(role.clone()) };
         self.find_role_noderoles(actor, deployment, &query).await
     }
 
@@ -38,10 +38,10 @@ impl Control {
         &self,
         actor: &Actor,
         deployment: &str,
-        query: &RoleNoderolesWanted,
+        query: &RoleNoderolesQuery,
     ) -> Result<RoleNoderoles, Problem> {
         actor.require(Permission::Viewer)?;
-        let RoleNoderolesWanted { role, of_ancestor, node, after } = query;
+        let RoleNoderolesQuery { role, of_ancestor, node, after } = query;
         let node = match text::asked(node)? {
             Some(name) => Some(self.node_named(actor, name).await?),
             None => None,

@@ -455,7 +455,7 @@ impl<'a> Linker<'a> {
     /// Checks that all roles of a concurrency group agree on its limit. Roles without a group get
     /// one with their own name.
     fn check_concurrency_groups(&mut self) {
-        let mut lanes: BTreeMap<
+        let mut concurrency_groups: BTreeMap<
             ConcurrencyGroupName,
             (&RoleName, Option<u32>, ConcurrencyGroupMode),
         > = BTreeMap::new();
@@ -463,14 +463,18 @@ impl<'a> Linker<'a> {
         for role in &self.roles {
             let KnownRole::New { file, role } = role else { continue };
             let (name, limit, mode) = match &role.run.concurrency_group {
-                Some(lane) => (lane.name.clone(), Some(lane.max_running), lane.mode),
+                Some(concurrency_group) => (
+                    concurrency_group.name.clone(),
+                    Some(concurrency_group.max_running),
+                    concurrency_group.mode,
+                ),
                 None => (
                     ConcurrencyGroupName::of_role(&role.name),
                     None,
                     ConcurrencyGroupMode::default(),
                 ),
             };
-            match lanes.get(&name) {
+            match concurrency_groups.get(&name) {
                 Some((first, its_limit, its_mode)) if (*its_limit, *its_mode) != (limit, mode) => {
                     wrong.push((
                         *file,
@@ -484,7 +488,7 @@ impl<'a> Linker<'a> {
                 }
                 Some(_) => {}
                 None => {
-                    lanes.insert(name, (&role.name, limit, mode));
+                    concurrency_groups.insert(name, (&role.name, limit, mode));
                 }
             }
         }

@@ -21,7 +21,7 @@
 //! * `requires`, wanted attributes, jig clients and `preceeds` of an import have no forced cycle,
 //!   including `base`.
 //!
-//! Sources: the barclamp files of opencrowbar/core and digitalrebar, and the behaviour of their
+//! Sources: the barclamp files of opencrowbar/core and digitalrebar, and the behavior of their
 //! importers.
 
 mod cycle;

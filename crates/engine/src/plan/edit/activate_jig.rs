@@ -5,10 +5,10 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::catalog::JigClass;
 use crate::ids::JigName;
-use crate::plan::clash::{Conflicts, Over};
+use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{JigSwitch, SetValue, ValueOwner, Why};
-use crate::plan::materialise::{MaterialiseError, Writing};
+use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::nearest;
 
@@ -46,7 +46,7 @@ impl EditKind for ActivateJig {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(Over::Jig { jig: self.jig.clone() }, &self.active.to_string());
+        conflicts.say(ClashSubject::Jig { jig: self.jig.clone() }, &self.active.to_string());
     }
 
     fn written(&self) -> Written<'_> {
@@ -86,7 +86,7 @@ impl SetValue for JigSwitch {
         draft.was_inactive(&self.jig).is_none_or(|inactive| inactive == self.active)
     }
 
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {
         let inactive = &mut writing.root()?.inactive_jigs;
         if self.active {
             inactive.remove(&self.jig);

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
-use crate::plan::clash::{Conflicts, Over, PRESENT};
+use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
@@ -32,7 +32,7 @@ impl EditKind for AddRole {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        let over = Over::Role { deployment: self.deployment, role: self.role.clone() };
+        let over = ClashSubject::Role { deployment: self.deployment, role: self.role.clone() };
         conflicts.say(over, PRESENT);
     }
 

@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId, RoleName};
-use crate::plan::clash::{Conflicts, Over, PRESENT};
+use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
 use crate::plan::restore::{State, Wanted};
@@ -28,10 +28,10 @@ impl EditKind for Bind {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let noderole = NoderoleKey::first(self.role.clone());
-        conflicts.say(Over::Noderole { node: self.node, noderole }, PRESENT);
+        conflicts.say(ClashSubject::Noderole { node: self.node, noderole }, PRESENT);
         // Moving the node is a side effect, so it counts only against an edit that placed the node
         // elsewhere.
-        let place = Over::Place { node: self.node };
+        let place = ClashSubject::Place { node: self.node };
         let moves = conflicts
             .side_effects()
             .is_some_and(|side_effects| side_effects.moved.contains_key(&self.node));

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, DeploymentName, NodeId};
-use crate::plan::clash::{Conflicts, Over, PRESENT};
+use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{NewDeployment, Why};
 use crate::plan::refusal::EditError;
@@ -77,7 +77,7 @@ impl EditKind for CreateDeployment {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(Over::Deployment { deployment: self.id }, PRESENT);
+        conflicts.say(ClashSubject::Deployment { deployment: self.id }, PRESENT);
     }
 
     fn written(&self) -> Written<'_> {

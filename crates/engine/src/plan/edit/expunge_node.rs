@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::NodeId;
-use crate::plan::clash::{Conflicts, Over, SettingScope};
+use crate::plan::clash::{ClashSubject, Conflicts, SettingScope};
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
 
@@ -28,7 +28,7 @@ impl EditKind for ExpungeNode {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        let over = Over::Node { node: self.node };
+        let over = ClashSubject::Node { node: self.node };
         conflicts.record_removal(over, &SettingScope::Node(self.node));
     }
 

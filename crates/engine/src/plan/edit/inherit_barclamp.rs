@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{BarclampName, DeploymentId};
-use crate::plan::clash::{Conflicts, Over, REMOVED};
+use crate::plan::clash::{ClashSubject, Conflicts, REMOVED};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
@@ -34,7 +34,8 @@ impl EditKind for InheritBarclamp {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        let over = Over::Barclamp { deployment: self.deployment, barclamp: self.barclamp.clone() };
+        let over =
+            ClashSubject::Barclamp { deployment: self.deployment, barclamp: self.barclamp.clone() };
         conflicts.say(over, REMOVED);
     }
 

@@ -7,7 +7,7 @@
 //! A new kind needs a file with its fields and its [`EditKind`], its lines in this file, an
 //! example in `docs/edits.md`, and the OpenAPI document written again. A new effect that sets a
 //! value needs an entry in [`Effects`](super::Effects) and its [`SetValue`](super::effects) in the
-//! file of the edit. A new setting needs an entry in [`Over`](super::clash::Over).
+//! file of the edit. A new setting needs an entry in [`ClashSubject`](super::clash::Over).
 
 mod activate_jig;
 mod add_role;

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, NodeId};
-use crate::plan::clash::{Conflicts, Over};
+use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
@@ -44,7 +44,7 @@ impl EditKind for MoveNode {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(Over::Place { node: self.node }, &self.deployment.to_string());
+        conflicts.say(ClashSubject::Place { node: self.node }, &self.deployment.to_string());
     }
 
     fn written(&self) -> Written<'_> {

@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::DeploymentId;
-use crate::plan::clash::{Conflicts, Over, SettingScope};
+use crate::plan::clash::{ClashSubject, Conflicts, SettingScope};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
@@ -23,7 +23,7 @@ impl EditKind for RemoveDeployment {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let deployment = self.deployment;
-        let over = Over::Deployment { deployment };
+        let over = ClashSubject::Deployment { deployment };
         conflicts.record_removal(over, &SettingScope::Deployment(deployment));
     }
 

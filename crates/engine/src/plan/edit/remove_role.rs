@@ -2,7 +2,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
-use crate::plan::clash::{Conflicts, Over, Owner, SettingScope};
+use crate::plan::clash::{ClashSubject, Conflicts, Owner, SettingScope};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
@@ -25,7 +25,7 @@ impl EditKind for RemoveRole {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        let over = Over::Role { deployment: self.deployment, role: self.role.clone() };
+        let over = ClashSubject::Role { deployment: self.deployment, role: self.role.clone() };
         conflicts.record_removal(over, &SettingScope::Role(self.deployment, &self.role));
         conflicts.clear_data(Owner::Role(self.deployment, self.role.clone()));
     }

@@ -3,10 +3,10 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
-use crate::plan::clash::{Conflicts, Over, PRESENT};
+use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{self, SetValue, ValueOwner, Why};
-use crate::plan::materialise::{MaterialiseError, Writing};
+use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 
 /// Runs a noderole again although nothing about it changed.
@@ -46,7 +46,7 @@ impl EditKind for Rerun {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        let over = Over::Rerun { node: self.node, noderole: self.noderole.clone() };
+        let over = ClashSubject::Rerun { node: self.node, noderole: self.noderole.clone() };
         conflicts.say(over, PRESENT);
     }
 
@@ -72,7 +72,7 @@ impl SetValue for effects::Rerun {
         draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
     }
 
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {
         writing.noderole(self.node, &self.noderole)?.reruns += 1;
         Ok(())
     }

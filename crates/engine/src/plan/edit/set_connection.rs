@@ -3,10 +3,10 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::cluster::ConnectionChange;
 use crate::ids::NodeId;
-use crate::plan::clash::{Conflicts, Over};
+use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{ConnectionUpdate, SetValue, ValueOwner, Why};
-use crate::plan::materialise::{MaterialiseError, Writing};
+use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 
 /// Changes the given connection fields of a node in a blueprint. A node in no blueprint is
@@ -46,7 +46,7 @@ impl EditKind for SetConnection {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         for (field, value) in self.connection.fields() {
-            conflicts.say(Over::Connection { node: self.node, field }, &value);
+            conflicts.say(ClashSubject::Connection { node: self.node, field }, &value);
         }
     }
 
@@ -74,10 +74,10 @@ impl SetValue for ConnectionUpdate {
         draft.node(self.node).is_ok()
     }
 
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {
         let doc = writing.node(self.node)?;
         let applied = self.connection.apply(doc.connection.as_ref());
-        let failed = |error| MaterialiseError::Connection { node: doc.fqdn.clone(), error };
+        let failed = |error| MaterializeError::Connection { node: doc.fqdn.clone(), error };
         doc.connection = Some(applied.map_err(failed)?);
         Ok(())
     }

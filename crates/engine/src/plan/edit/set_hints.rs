@@ -4,10 +4,10 @@ use serde_json::Value;
 use super::{EditKind, EditNames, Written};
 use crate::data::secret::contains_reference;
 use crate::ids::NodeId;
-use crate::plan::clash::{Conflicts, Over};
+use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{NewHints, SetValue, ValueOwner, Why};
-use crate::plan::materialise::{MaterialiseError, Writing};
+use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
 
@@ -58,7 +58,7 @@ impl EditKind for SetHints {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(Over::Hints { node: self.node }, &self.hints.to_string());
+        conflicts.say(ClashSubject::Hints { node: self.node }, &self.hints.to_string());
     }
 
     fn written(&self) -> Written<'_> {
@@ -83,7 +83,7 @@ impl SetValue for NewHints {
         draft.node(self.node).is_ok()
     }
 
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {
         writing.node(self.node)?.hints = self.hints.clone();
         Ok(())
     }

@@ -7,7 +7,7 @@ use crate::ids::NodeId;
 use crate::plan::clash::{Conflicts, Owner};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{NoderoleData, SetValue, ValueOwner, Why};
-use crate::plan::materialise::{MaterialiseError, Writing};
+use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
 
@@ -63,7 +63,7 @@ impl SetValue for NoderoleData {
         draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
     }
 
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {
         writing.noderole(self.node, &self.noderole)?.data = self.data.clone();
         Ok(())
     }

@@ -4,10 +4,10 @@ use super::{EditKind, EditNames, Written};
 use crate::counting::{count, many};
 use crate::gate::{COOLING_HOURS, Policy};
 use crate::ids::DeploymentId;
-use crate::plan::clash::{Conflicts, Over};
+use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{NewPolicy, SetValue, ValueOwner, Why};
-use crate::plan::materialise::{MaterialiseError, Writing};
+use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 
 /// Replaces the approval policy. The change must pass under both policies.
@@ -29,7 +29,7 @@ impl EditKind for SetPolicy {
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
         let policy = serde_json::to_string(&self.policy).unwrap_or_default();
-        conflicts.say(Over::Policy, &policy);
+        conflicts.say(ClashSubject::Policy, &policy);
     }
 
     fn written(&self) -> Written<'_> {
@@ -72,7 +72,7 @@ impl SetValue for NewPolicy {
         true
     }
 
-    fn write(&self, _: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+    fn write(&self, _: &mut Writing<'_>) -> Result<(), MaterializeError> {
         // The review stores it, not the blueprint.
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::ids::{DeploymentId, RoleName};
 use crate::plan::clash::{Conflicts, Owner};
 use crate::plan::draft::Draft;
 use crate::plan::effects::{RoleData, SetValue, ValueOwner, Why};
-use crate::plan::materialise::{MaterialiseError, Writing};
+use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
 
@@ -63,10 +63,10 @@ impl SetValue for RoleData {
             .is_some_and(|edit| edit <= self.why.edit())
     }
 
-    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterialiseError> {
+    fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError> {
         let (deployment, role) = (self.deployment, self.role.to_string());
         let roles = &mut writing.deployment(deployment)?.roles;
-        let missing = MaterialiseError::NoRole { deployment, role };
+        let missing = MaterializeError::NoRole { deployment, role };
         roles.get_mut(&self.role).ok_or(missing)?.data = self.data.clone();
         Ok(())
     }

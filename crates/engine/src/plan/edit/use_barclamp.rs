@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::{EditKind, EditNames, Written};
 use crate::canonical::Hash;
 use crate::ids::{BarclampName, DeploymentId};
-use crate::plan::clash::{Conflicts, Over};
+use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
@@ -42,7 +42,8 @@ impl EditKind for UseBarclamp {
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        let over = Over::Barclamp { deployment: self.deployment, barclamp: self.barclamp.clone() };
+        let over =
+            ClashSubject::Barclamp { deployment: self.deployment, barclamp: self.barclamp.clone() };
         conflicts.say(over, &self.version.to_string());
     }
 

@@ -7,10 +7,10 @@ WITH open AS (
     ELSE r.lease_until < now() END
   FOR UPDATE)
 UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), {returned}
-  outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'cancelled' ELSE $4 END,
+  outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'canceled' ELSE $4 END,
   error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
 FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
 JOIN noderole n ON n.id = s.noderole_id JOIN node nd ON nd.id = o.node_id
 WHERE r.id = open.id
 RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
-  r.superseded, replace(open.cancel, $6, '') AS cancelled_by
+  r.superseded, replace(open.cancel, $6, '') AS canceled_by

@@ -7,10 +7,10 @@ open AS (
   ORDER BY r.id FOR UPDATE)
 UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
   result = CASE WHEN nd.removed_in IS NULL THEN reported.result END, result_bytes = reported.bytes,
-  outcome = CASE WHEN open.cancel_requested AND reported.outcome <> 'succeeded' THEN 'cancelled' ELSE reported.outcome END,
+  outcome = CASE WHEN open.cancel_requested AND reported.outcome <> 'succeeded' THEN 'canceled' ELSE reported.outcome END,
   error = CASE WHEN reported.outcome = 'succeeded' THEN NULL ELSE coalesce(open.cancel, reported.error) END
 FROM open JOIN reported ON reported.id = open.id JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id
 JOIN noderole n ON n.id = s.noderole_id JOIN node nd ON nd.id = o.node_id
 WHERE r.id = open.id
 RETURNING r.id, r.step_id, r.node_id, s.noderole_id, n.deployment_id, r.generation, r.log_bytes,
-  r.superseded, replace(open.cancel, $6, '') AS cancelled_by
+  r.superseded, replace(open.cancel, $6, '') AS canceled_by

@@ -1,4 +1,4 @@
-//! The colours of a graph: they show states, waves or deployments. A colour is never the only sign:
+//! The colors of a graph: they show states, waves or deployments. A color is never the only sign:
 //! the legend and each box also name it in words.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,35 +6,35 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::views::graph::{Appearance, GraphVertex, GraphView};
 use engine::counting::many;
 
-use super::address::ColourBy;
+use super::address::ColorBy;
 use super::{said, state_style, worst_state};
 use crate::components::Icon;
 
-/// Colours that people can distinguish at a glance. Further values share the last one or are
+/// Colors that people can distinguish at a glance. Further values share the last one or are
 /// grouped into ranges.
 const TONES: [&str; 6] = ["tone-1", "tone-2", "tone-3", "tone-4", "tone-5", "tone-6"];
 
 /// An entry of the legend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// The colour, as a value of `data-state`.
+    /// The color, as a value of `data-state`.
     pub tone: &'static str,
     /// The shape. `Icon::Dot` if the property has no shapes.
     pub shape: Icon,
     pub words: String,
 }
 
-/// The colours of one picture.
+/// The colors of one picture.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Scale {
-    colour: ColourBy,
+    color: ColorBy,
     waves: u32,
     owners: Vec<String>,
     looks: BTreeMap<Appearance, usize>,
 }
 
 impl Scale {
-    pub(crate) fn of(view: &GraphView, colour: ColourBy) -> Self {
+    pub(crate) fn of(view: &GraphView, color: ColorBy) -> Self {
         let owners: BTreeSet<&str> =
             view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
         let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
@@ -42,34 +42,34 @@ impl Scale {
             *looks.entry(*look).or_default() += count;
         }
         Self {
-            colour,
+            color,
             waves: view.waves,
             owners: owners.into_iter().map(str::to_owned).collect(),
             looks,
         }
     }
 
-    /// The segments of a vertex's bar: the number of noderoles of each colour.
+    /// The segments of a vertex's bar: the number of noderoles of each color.
     pub(crate) fn parts(&self, vertex: &GraphVertex) -> Vec<(&'static str, usize)> {
-        match self.colour {
-            ColourBy::State => vertex
+        match self.color {
+            ColorBy::State => vertex
                 .appearances
                 .iter()
                 .map(|(look, count)| (state_style(*look).0, *count))
                 .collect(),
-            ColourBy::Wave => {
+            ColorBy::Wave => {
                 vec![(vertex.waves.map_or("", |(first, _)| self.wave_tone(first)), vertex.members)]
             }
-            ColourBy::Owner => vec![(self.owner_tone(vertex.deployment.as_str()), vertex.members)],
+            ColorBy::Owner => vec![(self.owner_tone(vertex.deployment.as_str()), vertex.members)],
         }
     }
 
-    /// The single colour of a vertex when zoomed out. For states: the one that needs attention
+    /// The single color of a vertex when zoomed out. For states: the one that needs attention
     /// most.
     pub(crate) fn tone(&self, vertex: &GraphVertex) -> &'static str {
-        match self.colour {
-            ColourBy::State => worst_state(vertex).map_or("", |look| state_style(look).0),
-            ColourBy::Wave | ColourBy::Owner => {
+        match self.color {
+            ColorBy::State => worst_state(vertex).map_or("", |look| state_style(look).0),
+            ColorBy::Wave | ColorBy::Owner => {
                 self.parts(vertex).first().map_or("", |(tone, _)| *tone)
             }
         }
@@ -77,22 +77,20 @@ impl Scale {
 
     /// The text below a box's bar.
     pub(crate) fn said(&self, vertex: &GraphVertex) -> String {
-        let word = match self.colour {
-            ColourBy::State => return said(vertex),
-            ColourBy::Wave => wave(vertex),
-            ColourBy::Owner => format!("in {}", vertex.deployment),
+        let word = match self.color {
+            ColorBy::State => return said(vertex),
+            ColorBy::Wave => wave(vertex),
+            ColorBy::Owner => format!("in {}", vertex.deployment),
         };
         let said = said(vertex);
         if said.is_empty() { word } else { format!("{word} · {said}") }
     }
 
     pub(crate) fn legend(&self) -> Vec<Entry> {
-        match self.colour {
-            ColourBy::State => {
-                self.looks.iter().map(|(look, count)| state(*look, *count)).collect()
-            }
-            ColourBy::Wave => self.ranges(),
-            ColourBy::Owner => self.names(),
+        match self.color {
+            ColorBy::State => self.looks.iter().map(|(look, count)| state(*look, *count)).collect(),
+            ColorBy::Wave => self.ranges(),
+            ColorBy::Owner => self.names(),
         }
     }
 
@@ -193,7 +191,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn legend_contains_every_used_colour() {
+    fn legend_contains_every_used_color() {
         for owners in [
             vec!["web"],
             vec!["web", "db", "edge"],
@@ -201,19 +199,19 @@ pub(crate) mod tests {
             vec!["w"; 20],
         ] {
             let view = view(&owners);
-            for colour in ColourBy::ALL {
-                let scale = Scale::of(&view, colour);
+            for color in ColorBy::ALL {
+                let scale = Scale::of(&view, color);
                 let known: BTreeSet<&str> = scale.legend().iter().map(|entry| entry.tone).collect();
                 for (tone, _) in view.vertices.iter().flat_map(|vertex| scale.parts(vertex)) {
-                    assert!(known.contains(tone), "{colour:?} {tone} of {owners:?}");
+                    assert!(known.contains(tone), "{color:?} {tone} of {owners:?}");
                 }
             }
         }
     }
 
     #[test]
-    fn excess_waves_and_owners_share_colours() {
-        let waves = Scale::of(&view(&["w"; 14]), ColourBy::Wave);
+    fn excess_waves_and_owners_share_colors() {
+        let waves = Scale::of(&view(&["w"; 14]), ColorBy::Wave);
         assert_eq!(
             told(&waves),
             [
@@ -224,20 +222,20 @@ pub(crate) mod tests {
                 "tone-5 waves 13–14"
             ]
         );
-        let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), ColourBy::Owner);
+        let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), ColorBy::Owner);
         assert_eq!(told(&owners)[4..], ["tone-5 e", "tone-6 2 others"]);
         assert_eq!(
-            told(&Scale::of(&view(&["a"; 2]), ColourBy::State)),
+            told(&Scale::of(&view(&["a"; 2]), ColorBy::State)),
             ["active 2 active", "proposed 2 added"]
         );
     }
 
     #[test]
-    fn box_text_names_its_colour() {
+    fn box_text_names_its_color() {
         let view = view(&["web", "db"]);
-        let said = |colour| Scale::of(&view, colour).said(&view.vertices[1]);
-        assert_eq!(said(ColourBy::Wave), "wave 2 · 1 active, 1 added");
-        assert_eq!(said(ColourBy::Owner), "in db · 1 active, 1 added");
-        assert_eq!(said(ColourBy::State), "1 active, 1 added");
+        let said = |color| Scale::of(&view, color).said(&view.vertices[1]);
+        assert_eq!(said(ColorBy::Wave), "wave 2 · 1 active, 1 added");
+        assert_eq!(said(ColorBy::Owner), "in db · 1 active, 1 added");
+        assert_eq!(said(ColorBy::State), "1 active, 1 added");
     }
 }

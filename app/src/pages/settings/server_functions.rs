@@ -4,9 +4,9 @@
 use api::Problem;
 use api::overview::PolicyView;
 use api::people::{
-    AccountKind, CreatedPerson, CreatedToken, Ended, Grant, MyAccount, OneTimeLink, PasskeyOptions,
-    PasskeyRequest, PasskeyView, Password, PeopleWanted, PersonDetails, PersonPage, PersonView,
-    Signature, SignatureRequest, TokenView,
+    AccountKind, CreatedPerson, CreatedToken, EndedSessions, Grant, MyAccount, OneTimeLink,
+    PasskeyOptions, PasskeyRequest, PasskeyView, Password, PeopleQuery, PersonDetails, PersonPage,
+    PersonView, Signature, SignatureRequest, TokenView,
 };
 #[cfg(feature = "ssr")]
 use api::people::{PasswordRequest, PersonRequest, TokenRequest};
@@ -50,7 +50,7 @@ pub async fn account() -> ServerResult<(MyAccount, Vec<TokenView>)> {
 }
 
 #[server(name = ReadPeople, prefix = "/call", endpoint = "people", input = AsJson, output = AsJson)]
-pub async fn people(wanted: PeopleWanted) -> ServerResult<PersonPage> {
+pub async fn people(wanted: PeopleQuery) -> ServerResult<PersonPage> {
     let (request, actor) = signed_in()?;
     answer(request.people.list(&actor, &wanted).await).await
 }
@@ -207,7 +207,7 @@ pub async fn end_session(session: Uuid) -> ServerResult<()> {
 }
 
 #[server(name = EndOtherSessions, prefix = "/call", endpoint = "end-other-sessions", output = AsJson)]
-pub async fn end_other_sessions() -> ServerResult<Ended> {
+pub async fn end_other_sessions() -> ServerResult<EndedSessions> {
     let (request, actor) = signed_in()?;
     answer(request.people.end_other_sessions(&actor).await).await
 }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 /// Timeout for any condition on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The setup of a house.
+/// The setup of a installation.
 pub struct Plan {
     /// Barclamps as files by name.
     pub barclamps: Vec<(&'static str, String)>,
@@ -32,7 +32,7 @@ pub struct Plan {
     pub password: Option<&'static str>,
 }
 
-pub struct House {
+pub struct Installation {
     // Fields are dropped in this order.
     pub worker: Option<Process>,
     pub server: Option<Process>,
@@ -85,7 +85,7 @@ impl Said {
     }
 }
 
-impl House {
+impl Installation {
     /// Starts a server, but no worker.
     pub async fn of(plan: Plan) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -95,15 +95,15 @@ impl House {
         migrations::migrate_url(&postgres.owner_url(DATABASE), &migrations::Roles::default())
             .await
             .unwrap();
-        let mut house =
+        let mut installation =
             Self { worker: None, server: None, address: String::new(), postgres, folder, plan };
-        let store = house.store();
-        house.furnish(&store).await;
-        house.start_server();
-        house.comes_in("bo").await;
-        house.comes_in("ada").await;
+        let store = installation.store();
+        installation.furnish(&store).await;
+        installation.start_server();
+        installation.comes_in("bo").await;
+        installation.comes_in("ada").await;
         store.pool().close().await;
-        house
+        installation
     }
 
     async fn furnish(&self, store: &Store) {

@@ -27,14 +27,14 @@ use crate::ids::{DeploymentId, NodeId, RoleName};
 /// Difference between two plans of the same change. A value that differs is in both parts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Shift {
+pub struct EffectDifference {
     /// The part that only the earlier plan has.
     pub before: Difference,
     /// The part that only the new plan has.
     pub after: Difference,
 }
 
-impl Shift {
+impl EffectDifference {
     /// Compares two plans of the same edits.
     pub fn between(before: &Difference, after: &Difference) -> Self {
         Self { before: beyond(before, after), after: beyond(after, before) }
@@ -186,20 +186,25 @@ mod tests {
         };
         let first = with(Mark::Added, Some((None, Some(web))));
         assert!(
-            Shift::between(&first, &with(Mark::Changed, None)).is_empty(),
+            EffectDifference::between(&first, &with(Mark::Changed, None)).is_empty(),
             "somebody else moved it before"
         );
         assert!(
-            Shift::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web))))).is_empty()
+            EffectDifference::between(&first, &with(Mark::Changed, Some((Some(edge), Some(web)))))
+                .is_empty()
         );
         assert!(
-            !Shift::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge))))).is_empty()
+            !EffectDifference::between(&first, &with(Mark::Changed, Some((Some(web), Some(edge)))))
+                .is_empty()
         );
-        assert!(!Shift::between(&first, &with(Mark::Removed, Some((Some(web), None)))).is_empty());
+        assert!(
+            !EffectDifference::between(&first, &with(Mark::Removed, Some((Some(web), None))))
+                .is_empty()
+        );
         let mut other = with(Mark::Changed, None);
         other.nodes[0].noderoles = vec![noderole("app", 2, 0)];
         assert_eq!(
-            Shift::between(&first, &other).after,
+            EffectDifference::between(&first, &other).after,
             other,
             "what it carries is compared as before"
         );
@@ -210,9 +215,12 @@ mod tests {
         let before = of(vec![node(1, vec![noderole("app", 1, 1)], 3)]);
         let after =
             Difference { unchanged: 9, ..of(vec![node(1, vec![noderole("app", 1, 4)], 5)]) };
-        assert!(Shift::between(&before, &after).is_empty());
+        assert!(EffectDifference::between(&before, &after).is_empty());
         let stays = of(vec![node(1, vec![noderole("app", 1, 0)], 5)]);
-        assert!(!Shift::between(&before, &stays).is_empty(), "that it runs again is one");
+        assert!(
+            !EffectDifference::between(&before, &stays).is_empty(),
+            "that it runs again is one"
+        );
     }
 
     #[test]
@@ -223,8 +231,8 @@ mod tests {
             policy: Some(Sides { old: policy(old), new: policy(new) }),
             ..Difference::default()
         };
-        assert!(Shift::between(&sides(2, 1), &sides(2, 1)).is_empty());
-        let shift = Shift::between(&sides(2, 1), &sides(3, 1));
+        assert!(EffectDifference::between(&sides(2, 1), &sides(2, 1)).is_empty());
+        let shift = EffectDifference::between(&sides(2, 1), &sides(3, 1));
         assert_eq!((shift.before, shift.after), (sides(2, 1), sides(3, 1)));
     }
 
@@ -235,7 +243,7 @@ mod tests {
             node(2, vec![], 0),
         ]);
         let after = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 3, 0)], 0)]);
-        let shift = Shift::between(&before, &after);
+        let shift = EffectDifference::between(&before, &after);
         let roles = |d: &Difference| {
             let of_node = |n: &NodeDifference| {
                 n.noderoles.iter().map(|r| r.noderole.to_string()).collect::<Vec<_>>()
@@ -256,7 +264,7 @@ mod tests {
             |port| of((0..60_000).map(|n| node(n, vec![noderole("app", port, 0)], 0)).collect());
         let (before, after) = (of_all(1), of_all(1));
         let began = std::time::Instant::now();
-        assert!(Shift::between(&before, &after).is_empty());
+        assert!(EffectDifference::between(&before, &after).is_empty());
         // A linear search for each node would take minutes.
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
@@ -284,8 +292,8 @@ mod tests {
     proptest! {
         #[test]
         fn shift_is_symmetric_and_empty_for_equal_plans(one in any_difference(), other in any_difference()) {
-            prop_assert!(Shift::between(&one, &one).is_empty());
-            let (there, back) = (Shift::between(&one, &other), Shift::between(&other, &one));
+            prop_assert!(EffectDifference::between(&one, &one).is_empty());
+            let (there, back) = (EffectDifference::between(&one, &other), EffectDifference::between(&other, &one));
             prop_assert_eq!((&there.before, &there.after), (&back.after, &back.before));
             prop_assert_eq!(there.is_empty(), back.is_empty());
         }

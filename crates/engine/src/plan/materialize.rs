@@ -18,7 +18,7 @@ use crate::ids::{DeploymentId, Fqdn, NodeId};
 
 /// A new blueprint and its differences to the previous one.
 #[derive(Debug, Clone)]
-pub struct Materialised {
+pub struct Materialized {
     pub blueprint: Blueprint,
     /// The documents to store, the root last.
     pub objects: Vec<Object>,
@@ -28,7 +28,7 @@ pub struct Materialised {
 
 /// The effects do not fit the blueprint to write them into.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum MaterialiseError {
+pub enum MaterializeError {
     /// The effects name a deployment that neither they nor the blueprint have.
     #[error("The plan names deployment {0}, which the blueprint does not have. Plan again")]
     NoDeployment(DeploymentId),
@@ -85,21 +85,21 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    pub fn deployment(&mut self, id: DeploymentId) -> Result<&mut DeploymentDoc, MaterialiseError> {
+    pub fn deployment(&mut self, id: DeploymentId) -> Result<&mut DeploymentDoc, MaterializeError> {
         if !self.deployments.contains_key(&id) {
-            let stored = self.old.deployments.get(&id).ok_or(MaterialiseError::NoDeployment(id))?;
+            let stored = self.old.deployments.get(&id).ok_or(MaterializeError::NoDeployment(id))?;
             self.deployments.insert(id, (*stored.doc).clone());
         }
-        self.deployments.get_mut(&id).ok_or(MaterialiseError::NoDeployment(id))
+        self.deployments.get_mut(&id).ok_or(MaterializeError::NoDeployment(id))
     }
 
-    pub fn node(&mut self, id: NodeId) -> Result<&mut NodeDoc, MaterialiseError> {
+    pub fn node(&mut self, id: NodeId) -> Result<&mut NodeDoc, MaterializeError> {
         if !self.nodes.contains_key(&id) {
             let doc = match self.old.nodes.get(&id) {
                 Some(stored) => (*stored.doc).clone(),
                 None => {
                     let UndocumentedNode { fqdn, deployment, connection, hints } =
-                        (self.bare)(id).ok_or(MaterialiseError::NoNode(id))?;
+                        (self.bare)(id).ok_or(MaterializeError::NoNode(id))?;
                     NodeDoc {
                         id,
                         fqdn,
@@ -113,21 +113,21 @@ impl Writing<'_> {
             };
             self.nodes.insert(id, doc);
         }
-        self.nodes.get_mut(&id).ok_or(MaterialiseError::NoNode(id))
+        self.nodes.get_mut(&id).ok_or(MaterializeError::NoNode(id))
     }
 
     /// The root deployment, which stores what concerns all deployments.
-    pub fn root(&mut self) -> Result<&mut DeploymentDoc, MaterialiseError> {
+    pub fn root(&mut self) -> Result<&mut DeploymentDoc, MaterializeError> {
         let root = self.old.deployments.values().find(|d| d.doc.parent.is_none());
-        self.deployment(root.ok_or(MaterialiseError::NoRoot)?.doc.id)
+        self.deployment(root.ok_or(MaterializeError::NoRoot)?.doc.id)
     }
 
     pub fn noderole(
         &mut self,
         node: NodeId,
         key: &crate::cluster::NoderoleKey,
-    ) -> Result<&mut NoderoleDoc, MaterialiseError> {
-        let missing = MaterialiseError::NoNoderole { node, noderole: key.to_string() };
+    ) -> Result<&mut NoderoleDoc, MaterializeError> {
+        let missing = MaterializeError::NoNoderole { node, noderole: key.to_string() };
         self.node(node)?.noderoles.get_mut(key).ok_or(missing)
     }
 }
@@ -137,12 +137,12 @@ impl Writing<'_> {
 /// covers them.
 ///
 /// # Errors
-/// [`MaterialiseError`] if the effects were resolved on another blueprint.
-pub fn materialise(
+/// [`MaterializeError`] if the effects were resolved on another blueprint.
+pub fn materialize(
     old: &Blueprint,
     bare: NodeRecordLookup<'_>,
     effects: &Effects,
-) -> Result<Materialised, MaterialiseError> {
+) -> Result<Materialized, MaterializeError> {
     let mut writing = Writing { old, bare, deployments: BTreeMap::new(), nodes: BTreeMap::new() };
     // Removals come first, so that something removed and added again starts fresh.
     for gone in &effects.removed_roles {
@@ -229,13 +229,13 @@ struct Gone {
 fn write_repin(
     writing: &mut Writing<'_>,
     repin: &RoleContentChange,
-) -> Result<(), MaterialiseError> {
+) -> Result<(), MaterializeError> {
     match repin.node {
         Some(node) => writing.noderole(node, &repin.noderole)?.role = repin.to,
         None => {
             let role = &repin.noderole.role;
             let missing =
-                MaterialiseError::NoRole { deployment: repin.deployment, role: role.to_string() };
+                MaterializeError::NoRole { deployment: repin.deployment, role: role.to_string() };
             writing.deployment(repin.deployment)?.roles.get_mut(role).ok_or(missing)?.role =
                 repin.to;
         }
@@ -247,7 +247,7 @@ fn finish(
     old: &Blueprint,
     writing: Writing<'_>,
     gone: &Gone,
-) -> Result<Materialised, MaterialiseError> {
+) -> Result<Materialized, MaterializeError> {
     let mut blueprint = old.clone();
     let mut objects = Vec::new();
     blueprint.deployments.retain(|id, _| !gone.deployments.contains(id));
@@ -260,7 +260,7 @@ fn finish(
     }
     objects.push(blueprint.root_object()?);
     let changes = compare(old, &blueprint);
-    Ok(Materialised { blueprint, objects, changes })
+    Ok(Materialized { blueprint, objects, changes })
 }
 
 fn empty() -> Value {

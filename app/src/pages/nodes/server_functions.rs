@@ -2,7 +2,7 @@
 #![expect(clippy::too_many_arguments, reason = "each field of a form is one argument")]
 
 use api::nodes::NodePage;
-use api::nodes::NodesWanted;
+use api::nodes::NodesQuery;
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeRequest, SshRequest};
 use engine::ids::{NodeId, ProposalId};
@@ -16,7 +16,7 @@ use crate::fields::{number, several};
 use crate::request::{answer, refuse, signed_in};
 
 #[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
-pub async fn nodes(wanted: NodesWanted) -> ServerResult<NodePage> {
+pub async fn nodes(wanted: NodesQuery) -> ServerResult<NodePage> {
     let (request, actor) = signed_in()?;
     answer(request.control.find_nodes(&actor, &wanted).await).await
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Problem;
-use api::nodes::NodesWanted;
+use api::nodes::NodesQuery;
 use api::reviews::ReviewSummary;
-use api::reviews::{ReviewStateFilter, ReviewsWanted};
+use api::reviews::{ReviewStateFilter, ReviewsQuery};
 use api::views::board::Board;
 use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
@@ -22,7 +22,7 @@ use testdb::TestDatabase;
 use uuid::Uuid;
 
 pub const BARCLAMP: &str = "
-barclamp: {name: house, version: '1', description: For tests}
+barclamp: {name: installation, version: '1', description: For tests}
 roles:
   - {name: base, jig: noop, flags: [implicit]}
   - {name: runtime, jig: noop, requires: [base]}
@@ -33,7 +33,7 @@ roles:
   - {name: door, jig: noop, concurrency-group: {name: doors, max-running: 2, mode: chunk}}
 ";
 
-pub struct House {
+pub struct Installation {
     pub database: TestDatabase,
     pub control: Control,
     pub people: People,
@@ -42,7 +42,7 @@ pub struct House {
     pub cy: Actor,
 }
 
-impl House {
+impl Installation {
     pub async fn new() -> Self {
         Self::under(Policy { approvals: 1, by_risk: BTreeMap::new(), ..Policy::default() }).await
     }
@@ -61,7 +61,8 @@ impl House {
         let owner = Store::over(database.owner().clone());
         let (control, people) =
             (Control::new(store.clone()), People::over(store).with_owner(owner));
-        let files = [("house/house.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
+        let files =
+            [("installation/installation.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();
         let roles = ["app", "runtime", "wipe", "lonely", "still", "door"].map(role).to_vec();
         let deployment = |name: &str| DemoDeployment {
@@ -93,7 +94,7 @@ impl House {
     }
 
     pub async fn node(&self, n: usize) -> NodeId {
-        let wanted = NodesWanted { filter: fqdn(n).to_string(), ..NodesWanted::default() };
+        let wanted = NodesQuery { filter: fqdn(n).to_string(), ..NodesQuery::default() };
         let page = self.control.find_nodes(&self.ada, &wanted).await.unwrap();
         page.nodes[0].id
     }
@@ -156,7 +157,7 @@ impl House {
     /// All pages of the list of reviews with one fate.
     pub async fn listed(&self, by: &Actor, fate: ReviewStateFilter) -> Vec<ReviewSummary> {
         let (mut all, mut wanted) =
-            (Vec::new(), ReviewsWanted { state: fate, ..ReviewsWanted::default() });
+            (Vec::new(), ReviewsQuery { state: fate, ..ReviewsQuery::default() });
         loop {
             let page = self.control.reviews(by, &wanted).await.unwrap();
             all.extend(page.reviews);

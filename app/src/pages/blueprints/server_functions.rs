@@ -1,6 +1,6 @@
 //! Server functions of the list of blueprints and their comparison.
 
-use api::blueprints::BlueprintsWanted;
+use api::blueprints::BlueprintsQuery;
 use api::blueprints::{BlueprintPage, Comparison};
 #[cfg(feature = "ssr")]
 use api::blueprints::{MAX_DOCUMENTS, Point};
@@ -14,7 +14,7 @@ use crate::failure::ServerResult;
 use crate::request::{answer, refuse, signed_in};
 
 #[server(name = ReadBlueprints, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
-pub async fn targets(wanted: BlueprintsWanted) -> ServerResult<BlueprintPage> {
+pub async fn targets(wanted: BlueprintsQuery) -> ServerResult<BlueprintPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.targets(&actor, &wanted).await).await
 }

@@ -2,12 +2,12 @@
 #![expect(clippy::too_many_arguments, reason = "each field of a form is one argument")]
 
 use api::nodes::{
-    CreatedNodeToken, HealthCheckPage, HealthChecksWanted, NodeNoderolePage, NodeNoderolesWanted,
+    CreatedNodeToken, HealthCheckPage, HealthChecksQuery, NodeNoderolePage, NodeNoderolesQuery,
     NodeView,
 };
 #[cfg(feature = "ssr")]
 use api::nodes::{NodeChange, WayChange};
-use api::values::{ResultLines, ResultsWanted};
+use api::values::{ResultLines, ResultsQuery};
 use engine::ids::{NodeId, ProposalId};
 use leptos::prelude::*;
 use uuid::Uuid;
@@ -29,14 +29,14 @@ pub async fn node(name: String) -> ServerResult<NodeView> {
 
 /// A page of the results of a node's health checks.
 #[server(name = ReadNodeHealthChecks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
-pub async fn node_looks(name: String, wanted: HealthChecksWanted) -> ServerResult<HealthCheckPage> {
+pub async fn node_looks(name: String, wanted: HealthChecksQuery) -> ServerResult<HealthCheckPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.node_looks(&actor, &name, &wanted).await).await
 }
 
 /// A page of the results that attempts returned on a node.
 #[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
-pub async fn node_results(name: String, wanted: ResultsWanted) -> ServerResult<ResultLines> {
+pub async fn node_results(name: String, wanted: ResultsQuery) -> ServerResult<ResultLines> {
     let (request, actor) = signed_in()?;
     answer(request.control.node_results(&actor, &name, &wanted).await).await
 }
@@ -45,7 +45,7 @@ pub async fn node_results(name: String, wanted: ResultsWanted) -> ServerResult<R
 #[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
 pub async fn node_noderoles(
     name: String,
-    wanted: NodeNoderolesWanted,
+    wanted: NodeNoderolesQuery,
 ) -> ServerResult<NodeNoderolePage> {
     let (request, actor) = signed_in()?;
     answer(request.control.node_noderoles(&actor, &name, &wanted).await).await
