@@ -30,39 +30,6 @@ pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
     Ok(if allowed { Ok(()) } else { Err(reason.unwrap_or_default()) })
 }
 
-/// The same for an editable noderole: `{"draft": {...}}`, or `{"reason": "..."}`.
-pub(crate) mod draft {
-    use super::*;
-    use crate::deployments::NoderoleDraft;
-
-    /// A noderole in an open proposal, or the reason why you can't edit it.
-    #[derive(Debug, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-    pub struct EditableDraft {
-        /// The noderole with the proposal's edits, if you can edit it there.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        draft: Option<NoderoleDraft>,
-        /// The reason why you can't.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    }
-
-    pub(crate) fn serialize<S: Serializer>(
-        draft: &Result<NoderoleDraft, String>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let (draft, reason) = (draft.as_ref().ok().cloned(), draft.as_ref().err().cloned());
-        EditableDraft { draft, reason }.serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Result<NoderoleDraft, String>, D::Error> {
-        let EditableDraft { draft, reason } = EditableDraft::deserialize(deserializer)?;
-        Ok(draft.ok_or_else(|| reason.unwrap_or_default()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -165,8 +165,11 @@ pub struct NoderoleView {
     #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_retry: Result<(), String>,
     /// Its draft in an open proposal, if you can edit it there. Otherwise the reason.
-    #[serde(with = "crate::allowed::draft")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::draft::EditableDraft"))]
+    #[serde(with = "crate::deployments::editable_draft")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "crate::deployments::editable_draft::EditableDraft")
+    )]
     pub may_edit: Result<NoderoleDraft, String>,
     /// Whether you can propose changes on its node. Otherwise the reason.
     #[serde(with = "crate::allowed")]
@@ -238,4 +241,38 @@ pub struct NoderoleRef {
 
 paged! {
     DeploymentPage: deployments of DeploymentSummary,
+}
+
+/// The JSON of an editable noderole: `{"draft": {...}}`, or `{"reason": "..."}`.
+pub(crate) mod editable_draft {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::NoderoleDraft;
+
+    /// A noderole in an open proposal, or the reason why you can't edit it.
+    #[derive(Debug, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    pub struct EditableDraft {
+        /// The noderole with the proposal's edits, if you can edit it there.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        draft: Option<NoderoleDraft>,
+        /// The reason why you can't.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    }
+
+    pub(crate) fn serialize<S: Serializer>(
+        draft: &Result<NoderoleDraft, String>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let (draft, reason) = (draft.as_ref().ok().cloned(), draft.as_ref().err().cloned());
+        EditableDraft { draft, reason }.serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Result<NoderoleDraft, String>, D::Error> {
+        let EditableDraft { draft, reason } = EditableDraft::deserialize(deserializer)?;
+        Ok(draft.ok_or_else(|| reason.unwrap_or_default()))
+    }
 }

@@ -92,8 +92,8 @@ fn lines(
             chain = next;
             yield written(&part, &mut totals)?;
         }
-        let mut stage = if after == 0 { Stage::default() } else { Stage::Success };
-        while stage != Stage::Success {
+        let mut stage = if after == 0 { Stage::default() } else { Stage::Done };
+        while stage != Stage::Done {
             let (part, next) = control.audit_rows(end, stage).await?;
             stage = next;
             if !part.is_empty() {

@@ -334,7 +334,7 @@ async fn growing_log_is_streamed_and_downloaded() {
         (Some(log.len() as i64), Some(false))
     );
 
-    let end = RunEnd::Succeeded { result: Default::default(), wall: json!({}) };
+    let end = RunEnd::Succeeded { result: Default::default(), output: json!({}) };
     store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("to finish");
     loop {
         if let (RunState::Succeeded, bytes) = length(tab.next_live().await) {
