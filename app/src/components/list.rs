@@ -556,7 +556,7 @@ fn time_input(text: &str) -> (&'static str, String) {
     }
 }
 
-/// A select field of the form. The first option means no value.
+/// A select field of the form. The first option means no value: `any`, or the choice without a word.
 pub fn choice_field(
     id: impl Into<String>,
     name: &'static str,
@@ -565,7 +565,10 @@ pub fn choice_field(
     choices: impl IntoIterator<Item = (&'static str, &'static str)>,
 ) -> AnyView {
     let id = id.into();
-    let choices: Vec<(&'static str, &'static str)> = choices.into_iter().collect();
+    let mut choices: Vec<(&'static str, &'static str)> = choices.into_iter().collect();
+    if choices.iter().all(|(word, _)| !word.is_empty()) {
+        choices.insert(0, ("", "any"));
+    }
     let known: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
     let option = |(word, said): (&'static str, &'static str)| {
         let is_it = Memo::new(move |_| *value.read() == word);
@@ -582,7 +585,6 @@ pub fn choice_field(
         <div class="field">
             <label for=id.clone()>{label}</label>
             <select class="select" id=id name=name>
-                <option value="">"any"</option>
                 {options}
                 {odd}
             </select>

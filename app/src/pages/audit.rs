@@ -57,7 +57,7 @@ impl ListPage for Entries {
         Field::text("action", "Action", "action is").like("review.commit"),
         Field::text("subject", "Subject", "subject is").like("a number or an id"),
         Field::choice("source", "Source", "source is", || {
-            vec![("database", "the database"), ("all", "all")]
+            vec![("", "the application"), ("database", "the database"), ("all", "all")]
         }),
         Field::moment("since", "From (UTC)", "from"),
         Field::moment("until", "Until (UTC)", "until"),

@@ -200,7 +200,7 @@ fn Line(
                         <th scope="col">"Proposed by"</th>
                         <th scope="col">"Approved by"</th>
                         <th scope="col">"Committed"</th>
-                        <th scope="col">"Blueprint"</th>
+                        <th scope="col">"Hash"</th>
                         <th scope="col">"Compare"</th>
                     </tr>
                 </thead>
@@ -291,7 +291,7 @@ fn row(
             <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>
             <td data-label="Committed" class="muted"><span>{by} ", " <Moment at=target.at/></span></td>
-            <td data-label="Blueprint"><code title=target.root.clone()>{short}</code></td>
+            <td data-label="Hash"><code title=target.root.clone()>{short}</code></td>
             <td data-label="Compare" class="nowrap">
                 <span class="pick">
                     {pick("from", number, wanted, |wanted, number| Wanted { from: Some(number), ..wanted })}

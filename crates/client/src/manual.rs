@@ -76,7 +76,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let wanted = Man { folder: folder.path().join("man") };
         man(OutputFormat::new(true), &wanted, Program::command()).unwrap();
-        for page in ["gantry.1", "gantry-node.1", "gantry-node-token-create.1", "gantry-converge.1"] {
+        for page in ["gantry.1", "gantry-node.1", "gantry-node-token-create.1", "gantry-converge.1"]
+        {
             let text = std::fs::read_to_string(wanted.folder.join(page)).unwrap();
             assert!(text.contains(".SH NAME"), "{page}: {text}");
         }

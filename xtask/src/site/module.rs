@@ -105,10 +105,13 @@ pub(super) fn build(tree: &Tree, packages: &Path, kind: Kind) -> anyhow::Result<
             Kind::Development => "whole",
             Kind::Release => "split",
         };
-        Step::cargo(tree)
-            .args(["run", "--quiet", "--locked", "--package", "browser-module", "--", command])
-            .args([&compiled, &bindgen_folder, Path::new("gantry")])
-            .run()?;
+        let step = Step::cargo(tree).args(["run", "--locked", "--package", "browser-module"]);
+        // `make run` builds the program at the same time, which locks the default build folder.
+        let step = match kind {
+            Kind::Development => step.arg("--target-dir").arg(build.join("tools")),
+            Kind::Release => step,
+        };
+        step.args(["--", command]).args([&compiled, &bindgen_folder, Path::new("gantry")]).run()?;
         let tools = Binaryen { tree, folder: packages.join("binaryen/bin") };
         let parts_by_name = match kind {
             Kind::Development => copy_whole(&bindgen_folder, &folder)?,

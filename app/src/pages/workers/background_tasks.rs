@@ -86,7 +86,7 @@ fn row(task: Memo<BackgroundTaskView>) -> impl IntoView {
                     <div class="muted">{purpose}</div>
                 </div>
             </td>
-            <td data-label="Process">{process}</td>
+            <td data-label="Process"><span class="nowrap">{process}</span></td>
             <td data-label="Every"><span class="nowrap">{every}</span></td>
             <td data-label="Last run" class="muted">{move || task.read().started.map(|at| view! { <Moment at/> })}</td>
             <td data-label="Took"><span class="nowrap">{move || task.read().took_ms.map(duration)}</span></td>
