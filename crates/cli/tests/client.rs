@@ -1189,7 +1189,7 @@ async fn converge_waits_and_log_is_shown() {
     let runs = installation.gantry(&["run", "list", "--role", "hello", "--json"]).json();
     let run = runs["runs"][0]["id"].to_string();
     let log = installation.gantry(&["logs", &run, "--follow"]).ok();
-    assert!(log.contains("hello from here\ncolored\n") && !log.contains('\x1b'), "{log:?}");
+    assert!(log.contains("hello from here\ncoloured\n") && !log.contains('\x1b'), "{log:?}");
     let raw = installation.gantry(&["logs", &run, "--raw"]).ok();
     assert!(raw.contains("col\x1b[31moured\x1b]0;title\x07\u{9b}m\n"), "{raw:?}");
     let json = installation.gantry(&["logs", &run, "--json"]).ok();

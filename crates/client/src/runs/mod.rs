@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(role_of(&run), "app (remove)");
         let view = json!({"run": run, "input": {}, "provenance": [], "values": 0, "result": {},
             "result_gone": false, "output": null, "attempts": [], "review": null,
-            "may_cancel": {"Err": "it has ended"}, "log_bytes": 0, "cursor": 1});
+            "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 0, "cursor": 1});
         let text = run_text(&view, OutputFormat::new(false));
         assert!(text.starts_with("Run 7: app (remove) on n1.demo, succeeded\n"), "{text}");
     }

@@ -312,7 +312,7 @@ async fn invalid_node_names_and_folders_are_rejected() {
         ("web", "/srv/nodes/x", "1 of at least 3 labels"),
         ("web_1.rack.example.com", "/srv/nodes/x", "'_'"),
         (fqdn(1).as_str(), "/srv/nodes/x", "already exists"),
-        ("N1.Installation.Example.com", "/srv/nodes/x", "already exists"),
+        ("N1.House.Example.com", "/srv/nodes/x", "already exists"),
         ("web-1.rack.example.com", "", "neither a root folder nor SSH"),
         ("web-1.rack.example.com", "srv/x", "absolute path"),
         ("web-1.rack.example.com", "/", "absolute path"),

@@ -785,7 +785,7 @@ async fn roles_have_list_details_and_graph() {
         names(RolesQuery { filter: "ON".into(), ..RolesQuery::default() }).await,
         ["lonely"]
     );
-    let of = RolesQuery { barclamp: "hosue".into(), ..RolesQuery::default() };
+    let of = RolesQuery { barclamp: "instalation".into(), ..RolesQuery::default() };
     let refused = installation.control.roles(&installation.cy, &of).await.unwrap_err();
     assert!(refused.status == 404 && refused.detail.contains("installation"), "{refused:?}");
 
