@@ -438,7 +438,7 @@ async fn search_finds_resources_by_name() {
         ["deployment web"],
         "small and capital letters are the same"
     );
-    assert_eq!(found("q=n1.server", &ada).await, ["node n1.house.example.com"]);
+    assert_eq!(found("q=n1.house", &ada).await, ["node n1.house.example.com"]);
     let apps = found("q=app", &ada).await;
     assert!(
         apps.contains(&"role app".to_owned()) && apps.contains(&"review app on n1".to_owned()),
