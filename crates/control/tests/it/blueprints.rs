@@ -255,9 +255,7 @@ async fn deployment_has_its_own_history_and_differences() {
         .unwrap();
     let text = web.text();
     assert!(
-        text.contains("in   web\n")
-            && text.contains("n1.house")
-            && !text.contains("n2.house"),
+        text.contains("in   web\n") && text.contains("n1.house") && !text.contains("n2.house"),
         "{text}"
     );
     assert!(text.ends_with("2 more documents differ.\n"), "{text}");
