@@ -104,7 +104,7 @@ impl Control {
             values: input.get("sources").and_then(Value::as_object).map_or(0, serde_json::Map::len),
             result_gone: result.is_none() && bytes > 0,
             result,
-            output: output,
+            output,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             review: submission.map(ReviewId),
             may_cancel,
