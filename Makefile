@@ -34,9 +34,9 @@ MINUTES ?= 10
 # Both builds at once: each alone leaves a processor idle at its end.
 run:
 	@scripts/setup run
-	@echo "gantry: building the program and the browser files. The first build takes about 8 minutes."
+	@echo "gantry: building the program and the browser files. The first build takes about 9 minutes."
 	@env -u DATABASE_URL cargo build --locked --package xtask
-	@target/debug/xtask site --dev >target/site.log 2>&1 & site=$$!; \
+	@CARGO_MANIFEST_DIR="$(CURDIR)/xtask" target/debug/xtask site --dev >target/site.log 2>&1 & site=$$!; \
 	trap "kill $$site 2>/dev/null || true" EXIT; \
 	env -u DATABASE_URL cargo build --locked --package cli; \
 	echo "gantry: finishing the browser files."; \
