@@ -92,44 +92,14 @@ pub fn turn(
 
 #[cfg(test)]
 mod tests {
-    use super::super::access::Access;
-    use super::super::who::Helpers;
+    use super::super::tests::{facts, person};
     use super::super::{Reviewer, Verdict, evaluate};
     use super::*;
-    use crate::ids::{PolicyNumber, ReviewId};
-    use uuid::Uuid;
-
-    fn person(n: u128) -> PersonId {
-        PersonId(Uuid::from_u128(n))
-    }
 
     /// A review by person 1, approved by person 2. Person 3 could review it.
     fn approved() -> Facts {
         let reviewer = |n: u128| Reviewer { id: person(n), name: n.to_string(), eligible: true };
-        Facts {
-            submission: ReviewId(41),
-            newest: true,
-            unresolved: None,
-            lint: Vec::new(),
-            moved_base: Vec::new(),
-            moved_documents: Vec::new(),
-            moved_records: Vec::new(),
-            same_epoch: true,
-            policy: (PolicyNumber(3), PolicyNumber(3)),
-            approvals_needed: 1,
-            authors: [person(1)].into(),
-            verdicts: vec![Verdict {
-                person: person(2),
-                kind: VerdictKind::Approve,
-                at: 0,
-                void: false,
-            }],
-            people: (1..4).map(reviewer).collect(),
-            access: Access::default(),
-            signing: None,
-            open_threads: Vec::new(),
-            helpers: Helpers::default(),
-        }
+        Facts { people: (1..4).map(reviewer).collect(), ..facts() }
     }
 
     fn review_status(facts: &Facts) -> ReviewStatus {
@@ -137,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn standing_is_first_rule_to_fix() {
+    fn status_is_first_rule_to_fix() {
         let mut facts = approved();
         assert_eq!(review_status(&facts), ReviewStatus::Open);
         facts.open_threads.push("2".into());

@@ -482,12 +482,12 @@ pub struct Refusal {
 /// Values that edits set. The last edit wins.
 #[derive(Default)]
 pub(super) struct Set {
-    pub role_data: LastWords<(DeploymentId, RoleName), RoleData>,
-    pub noderole_data: LastWords<(NodeId, NoderoleKey), NoderoleData>,
-    pub reruns: LastWords<(NodeId, NoderoleKey), Rerun>,
-    pub connections: LastWords<NodeId, ConnectionUpdate>,
-    pub hints: LastWords<NodeId, NewHints>,
-    pub jigs: LastWords<JigName, JigSwitch>,
+    pub role_data: LastValues<(DeploymentId, RoleName), RoleData>,
+    pub noderole_data: LastValues<(NodeId, NoderoleKey), NoderoleData>,
+    pub reruns: LastValues<(NodeId, NoderoleKey), Rerun>,
+    pub connections: LastValues<NodeId, ConnectionUpdate>,
+    pub hints: LastValues<NodeId, NewHints>,
+    pub jigs: LastValues<JigName, JigSwitch>,
     pub policy: Option<NewPolicy>,
 }
 
@@ -521,33 +521,33 @@ impl Set {
     /// Adds the values, except for things that were removed afterwards.
     pub fn finish(self, draft: &Draft<'_>, effects: &mut Effects) {
         let Self { role_data, noderole_data, reruns, connections, hints, jigs, policy } = self;
-        effects.role_data = role_data.told(|set| set.holds(draft));
-        effects.noderole_data = noderole_data.told(|set| set.holds(draft));
-        effects.reruns = reruns.told(|set| set.holds(draft));
-        effects.connections = connections.told(|set| set.holds(draft));
-        effects.hints = hints.told(|set| set.holds(draft));
-        effects.jigs = jigs.told(|set| set.holds(draft));
+        effects.role_data = role_data.in_order(|set| set.holds(draft));
+        effects.noderole_data = noderole_data.in_order(|set| set.holds(draft));
+        effects.reruns = reruns.in_order(|set| set.holds(draft));
+        effects.connections = connections.in_order(|set| set.holds(draft));
+        effects.hints = hints.in_order(|set| set.holds(draft));
+        effects.jigs = jigs.in_order(|set| set.holds(draft));
         effects.policy = policy;
     }
 }
 
 /// The last entry of each key, indexed because thousands of edits may each set one. Output is in
 /// the order of the edits.
-pub(super) struct LastWords<K, T> {
-    said: u64,
+pub(super) struct LastValues<K, T> {
+    count: u64,
     entries: BTreeMap<K, (u64, T)>,
 }
 
-impl<K, T> Default for LastWords<K, T> {
+impl<K, T> Default for LastValues<K, T> {
     fn default() -> Self {
-        Self { said: 0, entries: BTreeMap::new() }
+        Self { count: 0, entries: BTreeMap::new() }
     }
 }
 
-impl<K: Ord, T> LastWords<K, T> {
-    pub fn say(&mut self, key: K, entry: T) {
-        self.said += 1;
-        self.entries.insert(key, (self.said, entry));
+impl<K: Ord, T> LastValues<K, T> {
+    pub fn set(&mut self, key: K, entry: T) {
+        self.count += 1;
+        self.entries.insert(key, (self.count, entry));
     }
 
     pub fn last(&self, key: &K) -> Option<&T> {
@@ -555,7 +555,7 @@ impl<K: Ord, T> LastWords<K, T> {
     }
 
     /// The entries that satisfy the condition, in the order of the edits.
-    pub fn told(&self, holds: impl Fn(&T) -> bool) -> Vec<T>
+    pub fn in_order(&self, holds: impl Fn(&T) -> bool) -> Vec<T>
     where
         T: Clone,
     {
@@ -563,9 +563,9 @@ impl<K: Ord, T> LastWords<K, T> {
     }
 }
 
-pub(super) fn in_order<T>(mut told: Vec<(u64, T)>) -> Vec<T> {
-    told.sort_by_key(|(at, _)| *at);
-    told.into_iter().map(|(_, what)| what).collect()
+pub(super) fn in_order<T>(mut numbered: Vec<(u64, T)>) -> Vec<T> {
+    numbered.sort_by_key(|(at, _)| *at);
+    numbered.into_iter().map(|(_, what)| what).collect()
 }
 
 #[cfg(test)]
@@ -574,11 +574,11 @@ mod tests {
 
     #[test]
     fn last_entry_of_key_wins() {
-        let mut words = LastWords::default();
-        for (key, word) in [("a", 1), ("b", 2), ("c", 3), ("a", 4)] {
-            words.say(key, word);
+        let mut values = LastValues::default();
+        for (key, value) in [("a", 1), ("b", 2), ("c", 3), ("a", 4)] {
+            values.set(key, value);
         }
-        assert_eq!(words.told(|_| true), [2, 3, 4]);
-        assert_eq!(words.told(|word| *word != 3), [2, 4]);
+        assert_eq!(values.in_order(|_| true), [2, 3, 4]);
+        assert_eq!(values.in_order(|value| *value != 3), [2, 4]);
     }
 }

@@ -41,7 +41,7 @@ impl EditKind for ActivateJig {
         } else {
             inactive.insert(jig.clone());
         }
-        draft.set.jigs.say(jig.clone(), JigSwitch { jig: jig.clone(), active, why });
+        draft.set.jigs.set(jig.clone(), JigSwitch { jig: jig.clone(), active, why });
         Ok(())
     }
 

@@ -41,7 +41,7 @@ impl EditKind for Rerun {
             reason: reason.trim().to_owned(),
             why,
         };
-        draft.set.reruns.say((node, noderole.clone()), entry);
+        draft.set.reruns.set((node, noderole.clone()), entry);
         Ok(())
     }
 

@@ -81,7 +81,7 @@ impl EditKind for RerunSlice {
             (rank, a.node, &a.noderole).cmp(&(other, b.node, &b.noderole))
         });
         for (_, rerun) in slice {
-            draft.set.reruns.say((rerun.node, rerun.noderole.clone()), rerun);
+            draft.set.reruns.set((rerun.node, rerun.noderole.clone()), rerun);
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ impl EditKind for SetConnection {
         draft
             .set
             .connections
-            .say(node, ConnectionUpdate { node, connection: change.after(earlier), why });
+            .set(node, ConnectionUpdate { node, connection: change.after(earlier), why });
         Ok(())
     }
 

@@ -53,7 +53,7 @@ impl EditKind for SetHints {
         check_object(&self.hints)
             .map_err(|error| EditError::Data { subject: format!("the hints of {fqdn}"), error })?;
         let hints = self.hints.as_object().cloned().unwrap_or_default();
-        draft.set.hints.say(node, NewHints { node, hints, why });
+        draft.set.hints.set(node, NewHints { node, hints, why });
         Ok(())
     }
 

@@ -33,7 +33,7 @@ impl EditKind for SetNoderoleData {
         check_object(data)
             .map_err(|error| EditError::Data { subject: format!("{noderole} on {fqdn}"), error })?;
         let entry = NoderoleData { node, noderole: noderole.clone(), data: data.clone(), why };
-        draft.set.noderole_data.say((node, noderole.clone()), entry);
+        draft.set.noderole_data.set((node, noderole.clone()), entry);
         Ok(())
     }
 

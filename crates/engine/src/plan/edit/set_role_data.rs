@@ -35,7 +35,7 @@ impl EditKind for SetRoleData {
         check_object(data)
             .map_err(|error| EditError::Data { subject: format!("{role} in {name}"), error })?;
         let entry = RoleData { deployment, role: role.clone(), data: data.clone(), why };
-        draft.set.role_data.say((deployment, role.clone()), entry);
+        draft.set.role_data.set((deployment, role.clone()), entry);
         Ok(())
     }
 
