@@ -21,7 +21,7 @@ use testdb::TestDatabase;
 use tokio::net::TcpListener;
 
 const BARCLAMP: &str = "
-barclamp: {name: installation, version: '1', description: For tests}
+barclamp: {name: stack, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -46,10 +46,7 @@ impl Installation {
         let database = TestDatabase::new().await;
         let home = tempfile::tempdir().unwrap();
         let control = Control::new(Store::over(database.app().clone()));
-        let files = [
-            ("installation/installation.yml", BARCLAMP),
-            ("installation/scripts/hello/10-say", SCRIPT),
-        ];
+        let files = [("stack/stack.yml", BARCLAMP), ("stack/scripts/hello/10-say", SCRIPT)];
         let files = files.map(|(name, text)| (name.to_owned(), text.as_bytes().to_vec())).into();
         control.import_barclamps(None, &files).await.unwrap();
         let deployment = |name: &str| DemoDeployment {
@@ -1240,7 +1237,7 @@ async fn converge_waits_and_log_is_shown() {
     assert!(page.starts_with("Role hello: of ") && page.contains("\nweb "), "{page}");
     assert_eq!(installation.gantry(&["role", "script", "hello"]).ok(), SCRIPT, "as it is");
     let script = installation
-        .gantry(&["role", "script", "hello", "10-say", "--barclamp", "installation", "--json"])
+        .gantry(&["role", "script", "hello", "10-say", "--barclamp", "stack", "--json"])
         .json();
     assert_eq!(script["text"], SCRIPT);
     assert_eq!(

@@ -17,7 +17,7 @@ use super::*;
 
 const LEASE: Duration = Duration::from_secs(600);
 const BARCLAMP: &str = "
-barclamp: {name: server, version: '1', description: For tests}
+barclamp: {name: stack, version: '1', description: For tests}
 roles:
   - {name: app, jig: noop}
 ";
@@ -27,7 +27,7 @@ impl TestServer {
     /// Returns the reviewer.
     pub(super) async fn furnish(&self) -> PersonId {
         let control = Control::new(Store::over(self.db.app().clone()));
-        let files = [("server/server.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
+        let files = [("stack/stack.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.expect("a barclamp");
         let deployment = |name: &str| DemoDeployment {
             name: DeploymentName::parse(name).expect("a name"),
@@ -199,7 +199,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     assert_eq!(restored.json()["missing"], json!([]));
     let catalog = server.send_get("/api/v1/barclamps", &bo).await.json();
     let version = &catalog["versions"][0];
-    assert_eq!((&version["barclamp"], &version["disappeared"]), (&json!("server"), &json!([])));
+    assert_eq!((&version["barclamp"], &version["disappeared"]), (&json!("stack"), &json!([])));
     assert_eq!(catalog["next"], Value::Null);
     let added = server
         .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))
@@ -452,7 +452,7 @@ async fn catalog_is_paged() {
         path = format!("/api/v1/barclamps?after={next}");
     }
     let mut wanted: Vec<String> =
-        (0..230).map(|n| format!("b{n:03}")).chain(["server".to_owned()]).collect();
+        (0..230).map(|n| format!("b{n:03}")).chain(["stack".to_owned()]).collect();
     wanted.sort();
     assert_eq!((sizes, names), (vec![100, 100, 31], wanted));
     let unknown = format!("/api/v1/barclamps?after={}", "0".repeat(64));

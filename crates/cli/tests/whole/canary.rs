@@ -17,7 +17,7 @@ const METRICS: &str = "canary-metrics-mistral-4714";
 const PASSWORD: &str = "canary-database-sirocco-4715";
 
 const BARCLAMP: &str = "
-barclamp: {name: installation, version: '1', description: For tests}
+barclamp: {name: stack, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -143,9 +143,9 @@ impl Cage {
 
 async fn caged() -> Cage {
     let barclamps = vec![
-        ("installation/installation.yml", BARCLAMP.to_owned()),
-        ("installation/scripts/tells/10-say", TELLS.to_owned()),
-        ("installation/scripts/fails/10-say", format!("{TELLS}{FAILS}")),
+        ("stack/stack.yml", BARCLAMP.to_owned()),
+        ("stack/scripts/tells/10-say", TELLS.to_owned()),
+        ("stack/scripts/fails/10-say", format!("{TELLS}{FAILS}")),
     ];
     let environment = vec![("GANTRY_METRICS_TOKEN", METRICS.to_owned())];
     let plan =

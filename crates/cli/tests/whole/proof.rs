@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::installation::{Installation, Plan, Said};
 
 const BARCLAMP: &str = "
-barclamp: {name: installation, version: '1', description: For tests}
+barclamp: {name: stack, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -19,8 +19,8 @@ const DECLARED: &str = "deployment: web\nbindings: {app: [n1]}\n";
 /// A reviewed and committed change with its run.
 async fn history() -> Installation {
     let barclamps = vec![
-        ("installation/installation.yml", BARCLAMP.to_owned()),
-        ("installation/scripts/app/10-run", SCRIPT.to_owned()),
+        ("stack/stack.yml", BARCLAMP.to_owned()),
+        ("stack/scripts/app/10-run", SCRIPT.to_owned()),
     ];
     let mut installation = Installation::of(Plan {
         barclamps,
@@ -85,7 +85,7 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     let seq = serde_json::from_str::<Value>(&lines[entry]).unwrap()["seq"].as_u64().unwrap();
     let removed = [
         (entry, format!("Entry {}", seq + 1)),
-        (row(&lines, "barclamp"), "barclamp installation 1: it is missing".to_owned()),
+        (row(&lines, "barclamp"), "barclamp stack 1: it is missing".to_owned()),
         (row(&lines, "policy"), "policy 1: it is missing".to_owned()),
         (row(&lines, "review"), "review 1: it is missing".to_owned()),
         (row(&lines, "verdict"), "verdict 1: it is missing".to_owned()),
@@ -101,12 +101,9 @@ async fn removed_or_altered_line_of_an_export_is_named() {
     }
 
     let documents = [
-        (document(&lines, "barclamp", "installation"), "barclamp installation 1"),
-        (document(&lines, "role", "\"name\":\"app\""), "role app of barclamp installation 1"),
-        (
-            document(&lines, "script", SCRIPT),
-            "script 10-run of role app of barclamp installation 1",
-        ),
+        (document(&lines, "barclamp", "stack"), "barclamp stack 1"),
+        (document(&lines, "role", "\"name\":\"app\""), "role app of barclamp stack 1"),
+        (document(&lines, "script", SCRIPT), "script 10-run of role app of barclamp stack 1"),
         (document(&lines, "policy", ""), "policy 1"),
         (document(&lines, "root", ""), "the root of blueprint 2"),
         (document(&lines, "deployment", ""), "deployment "),

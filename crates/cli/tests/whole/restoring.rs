@@ -9,7 +9,7 @@ use tokio::time::Duration;
 use crate::installation::{Installation, Plan};
 
 const BARCLAMP: &str = "
-barclamp: {name: installation, version: '1', description: For tests}
+barclamp: {name: stack, version: '1', description: For tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
 roles:
@@ -96,8 +96,8 @@ impl Installation {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restore_keeps_backup_and_voids_later_changes() {
     let barclamps = vec![
-        ("installation/installation.yml", BARCLAMP.to_owned()),
-        ("installation/scripts/app/10-run", SCRIPT.to_owned()),
+        ("stack/stack.yml", BARCLAMP.to_owned()),
+        ("stack/scripts/app/10-run", SCRIPT.to_owned()),
     ];
     let plan = Plan { barclamps, roles: vec!["app"], environment: Vec::new(), password: None };
     let mut installation = Installation::of(plan).await;

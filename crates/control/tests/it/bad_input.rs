@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::installation::{BARCLAMP, Installation, fqdn, role};
 
 fn files(text: &str) -> BTreeMap<String, Vec<u8>> {
-    [("installation/installation.yml".to_owned(), text.as_bytes().to_vec())].into()
+    [("stack/stack.yml".to_owned(), text.as_bytes().to_vec())].into()
 }
 
 #[tokio::test]
@@ -23,18 +23,18 @@ async fn broken_barclamps_are_reported_with_position() {
     let before = installation.traces().await;
     for (text, at, part) in [
         (
-            "barclamp: {name: installation, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [b}\n",
-            "installation/installation.yml:3:",
+            "barclamp: {name: stack, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [b}\n",
+            "stack/stack.yml:3:",
             "",
         ),
         (
-            "barclamp: {name: installation, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [c]}\n  - {name: b, jig: noop, requires: [a]}\n  - {name: c, jig: noop, requires: [b]}\n",
-            "installation/installation.yml:",
+            "barclamp: {name: stack, version: '2'}\nroles:\n  - {name: a, jig: noop, requires: [c]}\n  - {name: b, jig: noop, requires: [a]}\n  - {name: c, jig: noop, requires: [b]}\n",
+            "stack/stack.yml:",
             "a -> c -> b -> a",
         ),
         (
-            "barclamp: {name: installation, version: '2'}\nroles:\n  - {name: runtime, jig: noop}\n  - {name: a, jig: noop, requires: [runtme]}\n",
-            "installation/installation.yml:4:",
+            "barclamp: {name: stack, version: '2'}\nroles:\n  - {name: runtime, jig: noop}\n  - {name: a, jig: noop, requires: [runtme]}\n",
+            "stack/stack.yml:4:",
             "\"runtime\"",
         ),
     ] {
@@ -205,7 +205,7 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
         (
             Edit::UseBarclamp(edit::UseBarclamp {
                 deployment: web,
-                barclamp: BarclampName::parse("installation").unwrap(),
+                barclamp: BarclampName::parse("stack").unwrap(),
                 version: engine::Hash::of_bytes(b"x"),
             }),
             "Import the barclamp",

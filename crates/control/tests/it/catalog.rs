@@ -18,13 +18,13 @@ async fn missing_items_are_shown_before_version_is_used() {
             .filter(|line| without.is_empty() || !line.contains(without))
             .map(|line| format!("{line}\n"))
             .collect();
-        let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+        let files = [("stack/stack.yml".to_owned(), text.into_bytes())].into();
         installation.control.import_barclamps(Some(&installation.ada), &files).await.unwrap()
     };
     let second = import("2", "name: still").await;
-    assert_eq!(second.disappeared, ["Barclamp installation 2 no longer has: role still"]);
+    assert_eq!(second.disappeared, ["Barclamp stack 2 no longer has: role still"]);
     assert!(
-        second.lines().contains(&"Barclamp installation 2 no longer has: role still".to_owned()),
+        second.lines().contains(&"Barclamp stack 2 no longer has: role still".to_owned()),
         "{second:?}"
     );
     import("3", "name: lonely").await;
@@ -74,7 +74,7 @@ async fn missing_items_are_shown_before_version_is_used() {
     );
 
     let proposal = board.proposal.unwrap();
-    let (deployment, barclamp) = (board.id, BarclampName::parse("installation").unwrap());
+    let (deployment, barclamp) = (board.id, BarclampName::parse("stack").unwrap());
     let using = |n: usize| {
         Edit::UseBarclamp(edit::UseBarclamp {
             deployment,
@@ -101,7 +101,7 @@ async fn missing_items_are_shown_before_version_is_used() {
     assert!(
         fine.lines
             .iter()
-            .any(|line| line.starts_with("Uses installation 3 (") && line.ends_with(" in web.")),
+            .any(|line| line.starts_with("Uses stack 3 (") && line.ends_with(" in web.")),
         "{fine:?}"
     );
     assert_eq!(installation.traces().await, traces, "foreseeing makes nothing");
@@ -118,7 +118,7 @@ async fn missing_items_are_shown_before_version_is_used() {
         "the draft's"
     );
     let text = &board.proposal.unwrap().edits[1].text;
-    assert!(text.starts_with("use installation 3 ("), "{text}");
+    assert!(text.starts_with("use stack 3 ("), "{text}");
 }
 
 #[tokio::test]
@@ -333,7 +333,7 @@ async fn board_offers_roles_of_effective_version() {
         .filter(|line| !line.contains("name: lonely"))
         .map(|line| format!("{line}\n"))
         .collect();
-    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let files = [("stack/stack.yml".to_owned(), text.into_bytes())].into();
     let version = installation
         .control
         .import_barclamps(Some(&installation.ada), &files)
@@ -341,7 +341,7 @@ async fn board_offers_roles_of_effective_version() {
         .unwrap()
         .barclamps[0]
         .2;
-    let name = BarclampName::parse("installation").unwrap();
+    let name = BarclampName::parse("stack").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp {
         deployment: installation.id("web").await,
         barclamp: name,
@@ -438,7 +438,7 @@ async fn browser_gets_used_and_newly_used_versions() {
     let text = BARCLAMP
         .replace("version: '1'", "version: '2'")
         .replace("template: {app: {port: 8080}}", "template: {app: {port: 1}}");
-    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let files = [("stack/stack.yml".to_owned(), text.into_bytes())].into();
     let version = installation
         .control
         .import_barclamps(Some(&installation.ada), &files)
@@ -470,7 +470,7 @@ async fn browser_gets_used_and_newly_used_versions() {
         "whoever has it is not sent it again"
     );
 
-    let barclamp = BarclampName::parse("installation").unwrap();
+    let barclamp = BarclampName::parse("stack").unwrap();
     let using = Edit::UseBarclamp(edit::UseBarclamp { deployment: web, barclamp, version });
     installation.control.edit(&installation.ada, proposal, 0, vec![using]).await.unwrap();
     let after = planner(Some(&before.stamp)).await;
@@ -529,7 +529,7 @@ async fn review_shows_changes_of_a_version() {
 
     // The installation barclamp is pinned on system, so web already has a version of it.
     let text = BARCLAMP.replace("version: '1'", "version: '2'");
-    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let files = [("stack/stack.yml".to_owned(), text.into_bytes())].into();
     let newer = installation
         .control
         .import_barclamps(Some(&installation.ada), &files)
@@ -538,7 +538,7 @@ async fn review_shows_changes_of_a_version() {
         .barclamps[0]
         .2;
     let changed = installation
-        .submit(&installation.ada, "web", vec![pin("tool", second), pin("installation", newer)])
+        .submit(&installation.ada, "web", vec![pin("tool", second), pin("stack", newer)])
         .await;
     let told = |pins: &[api::catalog::PinChange]| {
         let pins =
@@ -546,7 +546,7 @@ async fn review_shows_changes_of_a_version() {
         pins.collect::<Vec<_>>()
     };
     let expected = [
-        ("installation".to_owned(), Some(("1".to_owned(), Some("system".to_owned()))), own("2")),
+        ("stack".to_owned(), Some(("1".to_owned(), Some("system".to_owned()))), own("2")),
         ("tool".to_owned(), own("1"), own("2")),
     ];
     let review = installation.control.review(&installation.bo, changed).await.unwrap();
@@ -605,9 +605,9 @@ async fn review_shows_changes_of_a_version() {
 #[tokio::test]
 async fn own_pin_is_replaced_by_inherited_version() {
     let installation = Installation::new().await;
-    let (web, name) = (installation.id("web").await, BarclampName::parse("installation").unwrap());
+    let (web, name) = (installation.id("web").await, BarclampName::parse("stack").unwrap());
     let text = BARCLAMP.replace("version: '1'", "version: '2'").replace("port: 8080", "port: 9090");
-    let files = [("installation/installation.yml".to_owned(), text.into_bytes())].into();
+    let files = [("stack/stack.yml".to_owned(), text.into_bytes())].into();
     let newer = installation
         .control
         .import_barclamps(Some(&installation.ada), &files)
@@ -632,7 +632,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
         .iter()
         .map(|own| (own.barclamp.as_str(), own.version.as_str()))
         .collect();
-    assert_eq!(own, [("installation", "2")]);
+    assert_eq!(own, [("stack", "2")]);
     let above = board.own_versions[0].inherited.clone().unwrap();
     assert_eq!(
         (above.from.as_str(), above.version.as_str(), above.missing),
@@ -647,9 +647,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
         .await
         .unwrap();
     let line = |lines: &[String]| {
-        lines
-            .iter()
-            .any(|line| line.starts_with("Uses installation 1 (") && line.contains(" instead of "))
+        lines.iter().any(|line| line.starts_with("Uses stack 1 (") && line.contains(" instead of "))
     };
     assert!(lines.refused.is_empty() && line(&lines.lines), "{lines:?}");
     let version = installation
@@ -667,7 +665,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
     assert_eq!((board.own_versions.len(), using), (0, vec!["1"]), "as the draft leaves it");
     assert_eq!(
         board.proposal.unwrap().undo.as_deref(),
-        Some("inherit installation from the parent deployment")
+        Some("inherit stack from the parent deployment")
     );
     let version = installation.control.undo(&installation.ada, proposal.id, version).await.unwrap();
     assert_eq!(installation.board("web").await.own_versions.len(), 1);
@@ -677,7 +675,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
         .edit(&installation.ada, proposal.id, version, vec![back])
         .await
         .unwrap_err();
-    assert!(again.detail.contains("web has no version of installation of its own"), "{again:?}");
+    assert!(again.detail.contains("web has no version of stack of its own"), "{again:?}");
 
     let id = installation
         .control
@@ -695,10 +693,10 @@ async fn own_pin_is_replaced_by_inherited_version() {
     let told = installation.control.review_difference(&installation.bo, id).await.unwrap().text();
     let pin = told
         .lines()
-        .find(|line| line.contains("barclamp installation"))
+        .find(|line| line.contains("barclamp stack"))
         .unwrap_or_else(|| panic!("{told}"));
     assert!(
-        pin.starts_with("  * barclamp installation: 2 (") && pin.ends_with("), from system"),
+        pin.starts_with("  * barclamp stack: 2 (") && pin.ends_with("), from system"),
         "{told}"
     );
     assert!(told.contains("/template/app/port: 9090 -> 8080"), "{told}");

@@ -22,7 +22,7 @@ use testdb::TestDatabase;
 use uuid::Uuid;
 
 pub const BARCLAMP: &str = "
-barclamp: {name: installation, version: '1', description: For tests}
+barclamp: {name: stack, version: '1', description: For tests}
 roles:
   - {name: base, jig: noop, flags: [implicit]}
   - {name: runtime, jig: noop, requires: [base]}
@@ -61,8 +61,7 @@ impl Installation {
         let owner = Store::over(database.owner().clone());
         let (control, people) =
             (Control::new(store.clone()), People::over(store).with_owner(owner));
-        let files =
-            [("installation/installation.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
+        let files = [("stack/stack.yml".to_owned(), BARCLAMP.as_bytes().to_vec())].into();
         control.import_barclamps(None, &files).await.unwrap();
         let roles = ["app", "runtime", "wipe", "lonely", "still", "door"].map(role).to_vec();
         let deployment = |name: &str| DemoDeployment {

@@ -785,9 +785,9 @@ async fn roles_have_list_details_and_graph() {
         names(RolesQuery { filter: "ON".into(), ..RolesQuery::default() }).await,
         ["lonely"]
     );
-    let of = RolesQuery { barclamp: "instalation".into(), ..RolesQuery::default() };
+    let of = RolesQuery { barclamp: "stakc".into(), ..RolesQuery::default() };
     let refused = installation.control.roles(&installation.cy, &of).await.unwrap_err();
-    assert!(refused.status == 404 && refused.detail.contains("installation"), "{refused:?}");
+    assert!(refused.status == 404 && refused.detail.contains("stack"), "{refused:?}");
 
     let app =
         installation.control.role(&installation.cy, "app", &RoleQuery::default()).await.unwrap();
@@ -834,7 +834,7 @@ async fn roles_have_list_details_and_graph() {
 async fn import_records_are_stored() {
     let installation = Installation::new().await;
     let import = async |text: &str| {
-        let files = [("installation/installation.yml".to_owned(), text.as_bytes().to_vec())].into();
+        let files = [("stack/stack.yml".to_owned(), text.as_bytes().to_vec())].into();
         installation.control.import_barclamps(Some(&installation.ada), &files).await.unwrap()
     };
     let text: String = crate::installation::BARCLAMP.replace("version: '1'", "version: '2'");
@@ -865,17 +865,12 @@ async fn import_records_are_stored() {
     );
     assert_eq!(list(ImportsQuery { barclamp: "hous".into(), ..ImportsQuery::default() }).await, []);
     assert_eq!(
-        list(ImportsQuery { barclamp: "installation".into(), ..ImportsQuery::default() })
-            .await
-            .len(),
+        list(ImportsQuery { barclamp: "stack".into(), ..ImportsQuery::default() }).await.len(),
         3
     );
     // A restart imports nothing new, so it adds no entry.
-    let files = [(
-        "installation/installation.yml".to_owned(),
-        crate::installation::BARCLAMP.as_bytes().to_vec(),
-    )]
-    .into();
+    let files =
+        [("stack/stack.yml".to_owned(), crate::installation::BARCLAMP.as_bytes().to_vec())].into();
     installation.control.import_barclamps(None, &files).await.unwrap();
     assert_eq!(list(ImportsQuery::default()).await.len(), 3);
 }
