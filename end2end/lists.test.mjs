@@ -98,7 +98,7 @@ test('a form selects the columns', { timeout: 60_000 }, async () => {
 test('an unknown filter value is reported', { timeout: 60_000 }, async () => {
   const answer = await page.goto('/nodes?state=purple&filter=list');
   assert.equal(answer.status(), 400);
-  await page.getByText('Use one of: alive, dead, unavailable, record.').waitFor();
+  await page.getByText('Use one of: alive, dead, maintenance, record.').waitFor();
   assert.equal(await page.getByLabel('Name contains').inputValue(), 'list');
   // The browser logs every response with this status as an error.
   assertQuiet(page, /status of 400/);

@@ -103,7 +103,7 @@ pub fn commands(text: &str) -> Vec<Choice> {
 }
 
 /// The search text for the server: without a leading "propose".
-pub fn asked(text: &str) -> &str {
+pub fn search_text(text: &str) -> &str {
     let mut rest = text.trim();
     for word in [PROPOSE_PREFIX, "changes", "on"] {
         let begins = rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
@@ -222,7 +222,7 @@ mod tests {
             ("propose changes on web", "web"),
             ("proposer", "proposer"),
         ] {
-            assert_eq!(asked(text), wanted, "{text}");
+            assert_eq!(search_text(text), wanted, "{text}");
         }
     }
 }

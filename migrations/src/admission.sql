@@ -87,7 +87,7 @@ CREATE OR REPLACE FUNCTION node_reasons(
   needs text, phantom boolean, removed_in bigint, available boolean, alive boolean, joined text)
 RETURNS text[] LANGUAGE sql IMMUTABLE AS $$
   SELECT pg_catalog.array_remove(ARRAY[
-    CASE WHEN NOT phantom AND (NOT available OR removed_in IS NOT NULL) THEN 'unavailable' END,
+    CASE WHEN NOT phantom AND (NOT available OR removed_in IS NOT NULL) THEN 'maintenance' END,
     CASE needs
       WHEN 'alive' THEN CASE WHEN NOT (phantom OR alive) THEN 'node_dead'
         WHEN NOT (phantom OR joined = 'confirmed') THEN 'not_joined' END

@@ -9,14 +9,14 @@ use migrations::Refusal;
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
-use world::{Submission, Tx, World, assert_refused, deployment_doc, hex, node_doc, state};
+use world::{NewReview, Tx, World, assert_refused, deployment_doc, hex, node_doc, state};
 
 /// A change of `web` with a review and an approval.
-async fn approved(world: &World) -> (Submission, i64) {
+async fn approved(world: &World) -> (NewReview, i64) {
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    (planned, submission)
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    (planned, review)
 }
 
 async fn policy(world: &World, body: Value) -> world::Hash {
@@ -26,14 +26,14 @@ async fn policy(world: &World, body: Value) -> world::Hash {
 #[tokio::test]
 async fn one_changed_byte_voids_approval() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let mut other = planned.clone();
     let data = json!({"app": {"deployment": world.web, "data": {"port": "another"}}});
     other.documents[0].3 =
         Some(world.put("node", node_doc(world.n1, "n1.x.example", world.web, data)).await);
     assert_refused(
         "another document",
-        world.commit(&other, submission).await,
+        world.commit(&other, review).await,
         Refusal::UnlistedDocuments,
     );
     let replaced = "UPDATE review_document SET new_hash = old_hash";
@@ -46,15 +46,15 @@ async fn empty_change_is_refused() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.documents.clear();
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("empty", world.commit(&planned, submission).await, Refusal::IncompleteReview);
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    assert_refused("empty", world.commit(&planned, review).await, Refusal::IncompleteReview);
 }
 
 #[tokio::test]
 async fn verdict_before_submission_is_refused() {
     let world = World::new().await;
-    assert_eq!(state(world.verdict(1, world.bo, "approve").await), "23503", "a submission to come");
+    assert_eq!(state(world.verdict(1, world.bo, "approve").await), "23503", "a future review");
     let planned = world.plan(world.web, world.ada).await;
     let mut tx = world.db.app().begin().await.unwrap();
     let sql =
@@ -96,17 +96,17 @@ async fn approval_does_not_apply_to_other_scope() {
 #[tokio::test]
 async fn submitter_is_author() {
     let world = World::new().await;
-    let planned = Submission { by: world.bo, ..world.plan(world.web, world.ada).await };
-    let submission = world.submit(&planned).await.unwrap();
+    let planned = NewReview { by: world.bo, ..world.plan(world.web, world.ada).await };
+    let review = world.submit(&planned).await.unwrap();
     assert_refused(
         "bo submitted",
-        world.verdict(submission, world.bo, "approve").await,
+        world.verdict(review, world.bo, "approve").await,
         Refusal::VerdictByAuthor,
     );
-    world.verdict(submission, world.cy, "approve").await.unwrap();
+    world.verdict(review, world.cy, "approve").await.unwrap();
     assert_refused(
         "and isn't listed",
-        world.commit(&planned, submission).await,
+        world.commit(&planned, review).await,
         Refusal::IncompleteReview,
     );
 }
@@ -126,10 +126,10 @@ async fn undo_and_redo_make_author() {
     }
     world.owner(&touch(&format!("'{}', '{}'", world.cy, world.bo))).await.unwrap();
     let planned = world.plan_for(proposal, world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     assert_refused(
         "bo's verdict",
-        world.verdict(submission, world.bo, "approve").await,
+        world.verdict(review, world.bo, "approve").await,
         Refusal::VerdictByAuthor,
     );
 }
@@ -137,15 +137,14 @@ async fn undo_and_redo_make_author() {
 #[tokio::test]
 async fn submission_commits_once_under_concurrency() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
-    let (one, two) =
-        tokio::join!(world.commit(&planned, submission), world.commit(&planned, submission));
+    let (planned, review) = approved(&world).await;
+    let (one, two) = tokio::join!(world.commit(&planned, review), world.commit(&planned, review));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     assert_eq!(world.head().await, 2);
-    assert_refused("once more", world.commit(&planned, submission).await, Refusal::ProposalChanged);
+    assert_refused("once more", world.commit(&planned, review).await, Refusal::ProposalChanged);
     let by_hand = format!(
         "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
-         SELECT 3, 2, 'change', root, {submission}, true, 1, '{}' FROM blueprint WHERE number = 2",
+         SELECT 3, 2, 'change', root, {review}, true, 1, '{}' FROM blueprint WHERE number = 2",
         world.ada
     );
     assert_refused("as the next target", world.app(&by_hand).await, Refusal::ProposalChanged);
@@ -154,12 +153,12 @@ async fn submission_commits_once_under_concurrency() {
 #[tokio::test]
 async fn committer_needs_current_permission() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     world.owner("INSERT INTO person (name, permissions) VALUES ('fay', '{admin}')").await.unwrap();
     for changed in ["permissions = '{viewer,admin}'", "permissions = '{operator}', disabled = true"]
     {
         world.owner(&format!("UPDATE person SET {changed} WHERE name = 'ada'")).await.unwrap();
-        assert_refused(changed, world.commit(&planned, submission).await, Refusal::CannotCommit);
+        assert_refused(changed, world.commit(&planned, review).await, Refusal::CannotCommit);
         assert_refused(changed, world.switch(false).await, Refusal::CannotCommit);
     }
     let nobody = "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch)
@@ -170,19 +169,19 @@ async fn committer_needs_current_permission() {
         .await
         .unwrap();
     assert_refused("a reviewer switches", world.switch(false).await, Refusal::CannotCommit);
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 /// All rows of a commit that introduces a policy.
 async fn commit_policy(
     world: &World,
     tx: &mut Tx<'_>,
-    s: &Submission,
+    s: &NewReview,
     id: i64,
     hash: &[u8],
 ) -> Result<(), sqlx::Error> {
     let root = world.root_with(s).await;
-    let number = world.insert_target(tx, id, &root).await?;
+    let number = world.insert_blueprint(tx, id, &root).await?;
     let sql = "INSERT INTO policy (number, hash) SELECT policy_number + 1, $1 FROM head";
     sqlx::query(sql).bind(hash).execute(&mut **tx).await?;
     tx.execute("UPDATE head SET policy_number = policy_number + 1").await?;
@@ -196,7 +195,7 @@ async fn policy_change_satisfies_old_and_new_policy() {
     let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
     let weaker = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
     let planned = world.plan(world.storage, world.ada).await;
-    let brings = |hash: &world::Hash, needed| Submission {
+    let brings = |hash: &world::Hash, needed| NewReview {
         new_policy: Some(hash.clone()),
         needed,
         ..planned.clone()
@@ -206,7 +205,7 @@ async fn policy_change_satisfies_old_and_new_policy() {
         world.submit(&brings(&stricter, 1)).await,
         Refusal::IncompleteReview,
     );
-    let risky = Submission { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
+    let risky = NewReview { risk: vec!["destructive".into()], ..brings(&weaker, 1) };
     assert_refused(
         "one is too few before it",
         world.submit(&risky).await,
@@ -222,19 +221,19 @@ async fn policy_change_satisfies_old_and_new_policy() {
     }
 
     let planned = brings(&stricter, 2);
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     let mut tx = world.db.app().begin().await.unwrap();
-    let refused = commit_policy(&world, &mut tx, &planned, submission, &stricter).await;
+    let refused = commit_policy(&world, &mut tx, &planned, review, &stricter).await;
     assert_refused("one approval", refused, Refusal::NotApproved);
     drop(tx);
-    world.verdict(submission, world.cy, "approve").await.unwrap();
+    world.verdict(review, world.cy, "approve").await.unwrap();
     let mut tx = world.db.app().begin().await.unwrap();
-    let refused = commit_policy(&world, &mut tx, &planned, submission, &weaker).await;
+    let refused = commit_policy(&world, &mut tx, &planned, review, &weaker).await;
     assert_refused("another policy than the reviewed one", refused, Refusal::IntentOutsideCommit);
     drop(tx);
     let mut tx = world.db.app().begin().await.unwrap();
-    commit_policy(&world, &mut tx, &planned, submission, &stricter).await.unwrap();
+    commit_policy(&world, &mut tx, &planned, review, &stricter).await.unwrap();
     tx.commit().await.unwrap();
 
     // Approvals under the old policy do not apply under the new one.
@@ -244,7 +243,7 @@ async fn policy_change_satisfies_old_and_new_policy() {
         Refusal::PolicyChanged,
     );
     let version = world.edit(other.proposal, world.ada).await.unwrap();
-    let again = Submission { version, policy: 2, ..other };
+    let again = NewReview { version, policy: 2, ..other };
     assert_refused("one is too few now", world.submit(&again).await, Refusal::IncompleteReview);
 }
 
@@ -254,13 +253,13 @@ async fn policy_raised_during_commit_counts() {
     let (other, before) = approved(&world).await;
     let stricter = policy(&world, json!({"approvals": 2, "by_risk": {}})).await;
     let planned = world.plan(world.storage, world.ada).await;
-    let planned = Submission { new_policy: Some(stricter.clone()), needed: 2, ..planned };
-    let submission = world.submit(&planned).await.unwrap();
+    let planned = NewReview { new_policy: Some(stricter.clone()), needed: 2, ..planned };
+    let review = world.submit(&planned).await.unwrap();
     for who in [world.bo, world.cy] {
-        world.verdict(submission, who, "approve").await.unwrap();
+        world.verdict(review, who, "approve").await.unwrap();
     }
     let mut tx = world.db.app().begin().await.unwrap();
-    commit_policy(&world, &mut tx, &planned, submission, &stricter).await.unwrap();
+    commit_policy(&world, &mut tx, &planned, review, &stricter).await.unwrap();
     let raise = async {
         world.somebody_waits().await;
         tx.commit().await
@@ -274,7 +273,7 @@ async fn policy_raised_during_commit_counts() {
 #[tokio::test]
 async fn destructive_step_without_its_risk_is_refused() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let root = world.root_with(&planned).await;
     for sql in [
         "UPDATE step SET destructive = true WHERE node_id = $1",
@@ -283,7 +282,7 @@ async fn destructive_step_without_its_risk_is_refused() {
          FROM step WHERE node_id = $1",
     ] {
         let mut tx = world.db.app().begin().await.unwrap();
-        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        world.insert_blueprint(&mut tx, review, &root).await.unwrap();
         let hidden = sqlx::query(AssertSqlSafe(sql)).bind(world.n1).execute(&mut *tx).await;
         assert_refused(sql, hidden, Refusal::IncompleteReview);
     }
@@ -292,13 +291,13 @@ async fn destructive_step_without_its_risk_is_refused() {
     let mut planned = world.plan_for(planned.proposal, world.web, world.ada).await;
     planned.risk.push("destructive".into());
     planned.needed = 2;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     for who in [world.bo, world.cy] {
-        world.verdict(submission, who, "approve").await.unwrap();
+        world.verdict(review, who, "approve").await.unwrap();
     }
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     let sql = "UPDATE step SET destructive = true, generation = $2 WHERE node_id = $1";
     let destructive = sqlx::query(sql).bind(world.n1).bind(number).execute(&mut *tx).await;
     // A named risk cannot make a step destructive if its role is not.
@@ -323,12 +322,12 @@ async fn jig_switch_without_its_risk_is_refused() {
         planned.documents.push(("deployment", world.system, old, Some(new)));
         planned.root = world.root_with(&planned).await;
         planned.risk.extend(risk.iter().map(|risk| (*risk).to_owned()));
-        let submission = world.submit(&planned).await.unwrap();
-        world.verdict(submission, world.bo, "approve").await.unwrap();
+        let review = world.submit(&planned).await.unwrap();
+        world.verdict(review, world.bo, "approve").await.unwrap();
         let commit = async {
             let root = world.root_with(&planned).await;
             let mut tx = world.db.app().begin().await?;
-            let number = world.insert_target(&mut tx, submission, &root).await?;
+            let number = world.insert_blueprint(&mut tx, review, &root).await?;
             sqlx::query("UPDATE deployment SET head_no = $1 WHERE system")
                 .bind(number)
                 .execute(&mut *tx)
@@ -372,7 +371,7 @@ async fn changed(
     noderoles: Value,
     beside: &[Uuid],
     risk: &[&str],
-) -> (Submission, i64) {
+) -> (NewReview, i64) {
     let mut planned = world.plan(world.web, world.ada).await;
     let (id, fqdn, deployment) = node;
     let old = world.root().await.nodes.remove(&id);
@@ -387,13 +386,13 @@ async fn changed(
     }
     planned.root = world.root_with(&planned).await;
     planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    (planned, submission)
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    (planned, review)
 }
 
 /// Allows the next proposal for the same deployment.
-async fn discard(world: &World, planned: &Submission) {
+async fn discard(world: &World, planned: &NewReview) {
     let sql = format!(
         "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}",
         planned.proposal
@@ -402,11 +401,11 @@ async fn discard(world: &World, planned: &Submission) {
 }
 
 /// Runs each statement in its own commit, which is rolled back.
-async fn refused_within(world: &World, planned: &Submission, submission: i64, statements: &[&str]) {
+async fn refused_within(world: &World, planned: &NewReview, review: i64, statements: &[&str]) {
     let root = world.root_with(planned).await;
     for sql in statements {
         let mut tx = world.db.app().begin().await.unwrap();
-        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        world.insert_blueprint(&mut tx, review, &root).await.unwrap();
         assert_refused(sql, tx.execute(AssertSqlSafe(*sql)).await, Refusal::IncompleteReview);
     }
 }
@@ -415,20 +414,16 @@ async fn refused_within(world: &World, planned: &Submission, submission: i64, st
 async fn removal_without_its_risk_is_refused() {
     let world = World::new().await;
     let n1 = (world.n1, "n1.x.example", world.web);
-    let (hidden, submission) = changed(&world, n1, json!({}), &[], &["rerun", "move"]).await;
-    assert_refused(
-        "a noderole",
-        world.commit(&hidden, submission).await,
-        Refusal::IncompleteReview,
-    );
+    let (hidden, review) = changed(&world, n1, json!({}), &[], &["rerun", "move"]).await;
+    assert_refused("a noderole", world.commit(&hidden, review).await, Refusal::IncompleteReview);
     discard(&world, &hidden).await;
 
     let mut node = world.plan(world.web, world.ada).await;
     node.documents[0].3 = None;
     node.root = world.root_with(&node).await;
-    let submission = world.submit(&node).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused("a node", world.commit(&node, submission).await, Refusal::IncompleteReview);
+    let review = world.submit(&node).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    assert_refused("a node", world.commit(&node, review).await, Refusal::IncompleteReview);
     discard(&world, &node).await;
 
     let shop = Shop::made(&world).await;
@@ -438,25 +433,25 @@ async fn removal_without_its_risk_is_refused() {
         vec![("deployment", shop.id, doc, None), ("node", shop.phantom, phantom, None)];
     planned.base.push((shop.id, world.head_no(shop.id).await));
     planned.root = world.root_with(&planned).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
     assert_refused(
         "a deployment",
-        world.insert_target(&mut tx, submission, &root).await,
+        world.insert_blueprint(&mut tx, review, &root).await,
         Refusal::IncompleteReview,
     );
     drop(tx);
     discard(&world, &planned).await;
 
     // Rows change under a commit whose documents do not contain the change.
-    let (other, submission) = approved(&world).await;
+    let (other, review) = approved(&world).await;
     let node = "(SELECT id FROM node WHERE fqdn = 'n2.x.example')";
     refused_within(
         &world,
         &other,
-        submission,
+        review,
         &[
             &format!("UPDATE noderole SET disposition = 'gone' WHERE node_id = {node}"),
             &format!("UPDATE noderole SET disposition = 'expunged' WHERE node_id = {node}"),
@@ -468,10 +463,10 @@ async fn removal_without_its_risk_is_refused() {
     .await;
     discard(&world, &other).await;
 
-    let (named, submission) = changed(&world, n1, json!({}), &[], &["removal"]).await;
+    let (named, review) = changed(&world, n1, json!({}), &[], &["removal"]).await;
     let root = world.root_with(&named).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     for sql in [
         "UPDATE noderole SET disposition = 'gone' WHERE node_id = $1",
         "UPDATE step SET state = 'gone' WHERE node_id = $1",
@@ -490,7 +485,7 @@ async fn document_risks_are_found_with_any_plan() {
     let n1 = (world.n1, "n1.x.example", world.web);
     world.put_bytes("script", b"#!/bin/sh\n".to_vec()).await;
     let app = json!({"app": {"deployment": world.web, "data": {"port": 1}}});
-    let (_, submission) = changed(&world, n1, app, &[], &["removal", "move"]).await;
+    let (_, review) = changed(&world, n1, app, &[], &["removal", "move"]).await;
     for kept in ["enable_nestloop", "enable_hashjoin", "enable_mergejoin"] {
         let mut tx = world.db.app().begin().await.unwrap();
         let others = "SELECT set_config(name, (name = $1)::text, true)
@@ -498,7 +493,7 @@ async fn document_risks_are_found_with_any_plan() {
         sqlx::query(others).bind(kept).execute(&mut *tx).await.unwrap();
         let risks: Vec<String> =
             sqlx::query_scalar("SELECT risk FROM risks_of_documents($1) ORDER BY risk")
-                .bind(submission)
+                .bind(review)
                 .fetch_all(&mut *tx)
                 .await
                 .unwrap();
@@ -523,13 +518,13 @@ async fn rerun_without_its_risk_is_refused() {
         ("asked for", json!({"reruns": 1})),
         ("asked for, of a role that keeps", json!({"reruns": 1, "role": keeps})),
     ] {
-        let (hidden, submission) = changed(&world, n1, app(more), &[], &["removal", "move"]).await;
+        let (hidden, review) = changed(&world, n1, app(more), &[], &["removal", "move"]).await;
         // Refused before any row changes.
         let root = world.root_with(&hidden).await;
         let mut tx = world.db.app().begin().await.unwrap();
         assert_refused(
             what,
-            world.insert_target(&mut tx, submission, &root).await,
+            world.insert_blueprint(&mut tx, review, &root).await,
             Refusal::IncompleteReview,
         );
         drop(tx);
@@ -551,9 +546,9 @@ async fn rerun_without_its_risk_is_refused() {
         planned.documents = vec![("deployment", world.web, old, Some(web(data).await))];
         planned.root = world.root_with(&planned).await;
         planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
-        let submission = world.submit(&planned).await.unwrap();
-        world.verdict(submission, world.bo, "approve").await.unwrap();
-        let committed = world.commit(&planned, submission).await;
+        let review = world.submit(&planned).await.unwrap();
+        world.verdict(review, world.bo, "approve").await.unwrap();
+        let committed = world.commit(&planned, review).await;
         if committed.is_err() {
             discard(&world, &planned).await;
         }
@@ -569,15 +564,15 @@ async fn rerun_without_its_risk_is_refused() {
 
     // Rows only: neither a new rank nor new content of a role with `keep` causes a re-run.
     for more in [json!({"rank": 1}), json!({"rank": 1, "role": keeps, "data": {"port": 1}})] {
-        let (other, submission) = changed(&world, n1, app(more), &[], &[]).await;
+        let (other, review) = changed(&world, n1, app(more), &[], &[]).await;
         let again = [
             "UPDATE step SET generation = 3",
             "UPDATE step SET generation = 3 WHERE jig = 'script'",
         ];
-        refused_within(&world, &other, submission, &again).await;
+        refused_within(&world, &other, review, &again).await;
         let root = world.root_with(&other).await;
         let mut tx = world.db.app().begin().await.unwrap();
-        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        world.insert_blueprint(&mut tx, review, &root).await.unwrap();
         let kept = "UPDATE step SET generation = generation, rank = 1 WHERE node_id = $1";
         sqlx::query(kept).bind(world.n1).execute(&mut *tx).await.unwrap();
         drop(tx);
@@ -591,46 +586,45 @@ async fn move_without_its_risk_is_refused() {
     let world = World::new().await;
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
     let there = (world.n1, "n1.x.example", world.storage);
-    let (hidden, submission) =
+    let (hidden, review) =
         changed(&world, there, stays.clone(), &[world.storage], &["removal", "rerun"]).await;
-    assert_refused("beside", world.commit(&hidden, submission).await, Refusal::IncompleteReview);
+    assert_refused("beside", world.commit(&hidden, review).await, Refusal::IncompleteReview);
     discard(&world, &hidden).await;
 
     // A move to a descendant does not leave the deployment, a move to an ancestor does.
     let shop = Shop::made(&world).await;
-    let go = async |planned: &Submission, submission: i64, deployment: Uuid| {
+    let go = async |planned: &NewReview, review: i64, deployment: Uuid| {
         let root = world.root_with(planned).await;
         let mut tx = world.db.app().begin().await?;
-        let number = world.insert_target(&mut tx, submission, &root).await?;
+        let number = world.insert_blueprint(&mut tx, review, &root).await?;
         let sql = "UPDATE node SET deployment_id = $2, doc = $3 WHERE id = $1";
         let row = sqlx::query(sql).bind(world.n1).bind(deployment).bind(&planned.documents[0].3);
         row.execute(&mut *tx).await?;
-        let kept = Submission { documents: Vec::new(), ..planned.clone() };
+        let kept = NewReview { documents: Vec::new(), ..planned.clone() };
         world.project(&mut tx, &kept, number).await?;
         tx.commit().await
     };
     let below = (world.n1, "n1.x.example", shop.id);
-    let (down, submission) = changed(&world, below, stays.clone(), &[shop.id], &[]).await;
-    go(&down, submission, shop.id).await.unwrap();
+    let (down, review) = changed(&world, below, stays.clone(), &[shop.id], &[]).await;
+    go(&down, review, shop.id).await.unwrap();
     let home = (world.n1, "n1.x.example", world.web);
-    let (up, submission) = changed(&world, home, stays, &[shop.id], &[]).await;
-    assert_refused("up", go(&up, submission, world.web).await, Refusal::IncompleteReview);
+    let (up, review) = changed(&world, home, stays, &[shop.id], &[]).await;
+    assert_refused("up", go(&up, review, world.web).await, Refusal::IncompleteReview);
     discard(&world, &up).await;
 
     // Rows only.
-    let (other, submission) = {
+    let (other, review) = {
         let planned = world.plan(world.storage, world.ada).await;
-        let submission = world.submit(&planned).await.unwrap();
-        world.verdict(submission, world.bo, "approve").await.unwrap();
-        (planned, submission)
+        let review = world.submit(&planned).await.unwrap();
+        world.verdict(review, world.bo, "approve").await.unwrap();
+        (planned, review)
     };
     let moves = "UPDATE node SET deployment_id = (SELECT id FROM deployment WHERE name = 'web') WHERE fqdn = 'n2.x.example'";
-    refused_within(&world, &other, submission, &[moves]).await;
+    refused_within(&world, &other, review, &[moves]).await;
 
     let stays = json!({"app": {"deployment": world.web, "data": {}}});
-    let (named, submission) =
-        changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
-    go(&named, submission, world.storage).await.unwrap();
+    let (named, review) = changed(&world, there, stays, &[shop.id, world.storage], &["move"]).await;
+    go(&named, review, world.storage).await.unwrap();
 }
 
 #[tokio::test]
@@ -693,11 +687,11 @@ async fn node_scoped_proposal_changes_only_its_node() {
         let mut documents = own.documents.clone();
         documents.retain(|document| document.1 != id);
         documents.push((kind, id, old.cloned(), new));
-        let wide = Submission { documents, ..own.clone() };
+        let wide = NewReview { documents, ..own.clone() };
         assert_refused(what, world.submit(&wide).await, Refusal::OutsideScope);
     }
     let policy = policy(&world, json!({"approvals": 1, "by_risk": {}})).await;
-    let brings = Submission { new_policy: Some(policy), ..own.clone() };
+    let brings = NewReview { new_policy: Some(policy), ..own.clone() };
     assert_refused("the policy", world.submit(&brings).await, Refusal::OutsideScope);
 
     // Required noderoles are also added on the phantom node, and become bindable in the deployment.
@@ -718,10 +712,10 @@ async fn node_scoped_proposal_changes_only_its_node() {
 #[tokio::test]
 async fn destructive_step_among_many_is_found() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     let crowd = |destructive: &str| {
         format!(
             "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state, destructive)
@@ -749,11 +743,11 @@ async fn recreated_proposal_has_no_approvals() {
         .await
         .unwrap();
     let proposal = world.propose(world.web, world.ada).await;
-    let again = Submission { proposal, ..old.clone() };
-    let submission = world.submit(&again).await.unwrap();
+    let again = NewReview { proposal, ..old.clone() };
+    let review = world.submit(&again).await.unwrap();
     assert_refused(
         "the same to the byte",
-        world.commit(&again, submission).await,
+        world.commit(&again, review).await,
         Refusal::NotApproved,
     );
     assert_refused(
@@ -762,10 +756,10 @@ async fn recreated_proposal_has_no_approvals() {
         Refusal::ProposalChanged,
     );
     for sql in [
-        format!("UPDATE verdict SET review_id = {submission}"),
+        format!("UPDATE verdict SET review_id = {review}"),
         format!("UPDATE review SET proposal_id = {proposal} WHERE id = {approved}"),
         format!("UPDATE edit SET proposal_id = {proposal}"),
-        format!("UPDATE review_author SET review_id = {submission}"),
+        format!("UPDATE review_author SET review_id = {review}"),
     ] {
         assert_eq!(state(world.app(&sql).await), "42501", "{sql}");
     }
@@ -816,11 +810,11 @@ impl Shop {
             ("deployment", self.id, old_doc, new_doc),
             ("node", self.phantom, old_phantom, new_phantom),
         ];
-        let submission = world.submit(&planned).await.unwrap();
-        world.verdict(submission, world.bo, "approve").await.unwrap();
+        let review = world.submit(&planned).await.unwrap();
+        world.verdict(review, world.bo, "approve").await.unwrap();
         let root = world.root_with(&planned).await;
         let mut tx = world.db.app().begin().await.unwrap();
-        let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+        let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
         match is_new {
             true => self.rows_added(world, &mut tx, number).await,
             false => self.rows_removed(&mut tx, number).await,
@@ -872,14 +866,14 @@ async fn recreated_deployment_has_no_approvals() {
     let doc = world.put("deployment", doc).await;
     planned.documents = vec![("deployment", first.id, Some(first.docs[0].clone()), Some(doc))];
     planned.base.push((world.web, world.head_no(world.web).await));
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     first.removed(&world).await;
-    assert_refused("it is gone", world.commit(&planned, submission).await, Refusal::BaseChanged);
+    assert_refused("it is gone", world.commit(&planned, review).await, Refusal::BaseChanged);
     let second = Shop::made(&world).await;
     assert_refused(
         "another of its name",
-        world.commit(&planned, submission).await,
+        world.commit(&planned, review).await,
         Refusal::BaseChanged,
     );
     let renamed = format!("UPDATE deployment SET removed_in = NULL WHERE id = '{}'", first.id);
@@ -891,7 +885,7 @@ async fn recreated_deployment_has_no_approvals() {
 #[tokio::test]
 async fn commit_with_old_snapshot_is_refused() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let root = world.root_with(&planned).await;
     for level in ["REPEATABLE READ", "SERIALIZABLE"] {
         let mut tx = world.db.app().begin().await.unwrap();
@@ -899,22 +893,22 @@ async fn commit_with_old_snapshot_is_refused() {
             .await
             .unwrap();
         tx.execute("SELECT count(*) FROM verdict").await.unwrap();
-        world.verdict(submission, world.cy, "reject").await.unwrap();
+        world.verdict(review, world.cy, "reject").await.unwrap();
         assert_refused(
             level,
-            world.insert_target(&mut tx, submission, &root).await,
+            world.insert_blueprint(&mut tx, review, &root).await,
             Refusal::NotNextBlueprint,
         );
         drop(tx);
-        world.verdict(submission, world.cy, "approve").await.unwrap();
+        world.verdict(review, world.cy, "approve").await.unwrap();
     }
 }
 
 /// Commits while `first` is uncommitted. The commit waits for it and then sees it.
 async fn meets(
     world: &World,
-    planned: &Submission,
-    submission: i64,
+    planned: &NewReview,
+    review: i64,
     first: &str,
 ) -> Result<i64, sqlx::Error> {
     let mut tx = world.db.owner().begin().await.unwrap();
@@ -923,7 +917,7 @@ async fn meets(
         world.somebody_waits().await;
         tx.commit().await
     };
-    let (commit, done) = tokio::join!(world.commit(planned, submission), goes_first);
+    let (commit, done) = tokio::join!(world.commit(planned, review), goes_first);
     done.unwrap();
     commit
 }
@@ -931,22 +925,22 @@ async fn meets(
 #[tokio::test]
 async fn commit_waits_for_concurrent_changes() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let reject = format!(
-        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{}', 'reject')",
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({review}, '{}', 'reject')",
         world.bo
     );
     assert_refused(
         "bo rejects",
-        meets(&world, &planned, submission, &reject).await,
+        meets(&world, &planned, review, &reject).await,
         Refusal::NotApproved,
     );
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
 
     let disable = "UPDATE person SET disabled = true WHERE name = 'bo'";
     assert_refused(
         "bo is disabled",
-        meets(&world, &planned, submission, disable).await,
+        meets(&world, &planned, review, disable).await,
         Refusal::NotApproved,
     );
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
@@ -954,7 +948,7 @@ async fn commit_waits_for_concurrent_changes() {
     let disable = "UPDATE person SET disabled = true WHERE name = 'ada'";
     assert_refused(
         "ada is disabled",
-        meets(&world, &planned, submission, disable).await,
+        meets(&world, &planned, review, disable).await,
         Refusal::CannotCommit,
     );
     world.owner("UPDATE person SET disabled = false WHERE name = 'ada'").await.unwrap();
@@ -966,7 +960,7 @@ async fn commit_waits_for_concurrent_changes() {
     );
     assert_refused(
         "cy edits",
-        meets(&world, &planned, submission, &edit).await,
+        meets(&world, &planned, review, &edit).await,
         Refusal::ProposalChanged,
     );
     assert_eq!(world.head().await, 1);
@@ -975,16 +969,16 @@ async fn commit_waits_for_concurrent_changes() {
 #[tokio::test]
 async fn verdict_during_commit_is_too_late() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
     let commit = async {
         world.somebody_waits().await;
         tx.commit().await
     };
-    let (late, committed) = tokio::join!(world.verdict(submission, world.cy, "reject"), commit);
+    let (late, committed) = tokio::join!(world.verdict(review, world.cy, "reject"), commit);
     committed.unwrap();
     assert_refused("after the fact", late, Refusal::ProposalChanged);
 }
@@ -992,10 +986,10 @@ async fn verdict_during_commit_is_too_late() {
 #[tokio::test]
 async fn aborted_commit_leaves_nothing() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
     world.db.terminate_connections().await.unwrap();
     assert!(tx.commit().await.is_err(), "its connection is gone");
@@ -1011,7 +1005,7 @@ async fn aborted_commit_leaves_nothing() {
             .unwrap(),
         0
     );
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
@@ -1066,8 +1060,8 @@ async fn commits_with(world: &World, data: Value, risk: &[&str]) -> Result<(), s
     let n1 = (world.n1, "n1.x.example", world.web);
     let app = json!({"app": {"deployment": world.web, "role": hex(&world.role), "data": data}});
     let risks: Vec<&str> = ["removal", "rerun", "move"].iter().chain(risk).copied().collect();
-    let (planned, submission) = changed(world, n1, app, &[], &risks).await;
-    let committed = world.commit(&planned, submission).await;
+    let (planned, review) = changed(world, n1, app, &[], &risks).await;
+    let committed = world.commit(&planned, review).await;
     if committed.is_err() {
         discard(world, &planned).await;
     }
@@ -1108,13 +1102,9 @@ async fn escaped_secret_key_is_found() {
         vec![("node", n1.0, old, Some(world.put_bytes("node", body.into_bytes()).await))];
     planned.root = world.root_with(&planned).await;
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused(
-        "an escape",
-        world.commit(&planned, submission).await,
-        Refusal::IncompleteReview,
-    );
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    assert_refused("an escape", world.commit(&planned, review).await, Refusal::IncompleteReview);
 }
 
 #[tokio::test]
@@ -1134,11 +1124,11 @@ async fn deployment_secret_without_its_risk_is_refused() {
         vec![("deployment", world.web, old, Some(world.put("deployment", doc).await))];
     planned.root = world.root_with(&planned).await;
     planned.risk = ["removal", "rerun", "move"].map(str::to_owned).to_vec();
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     assert_refused(
         "the deployment's data",
-        world.commit(&planned, submission).await,
+        world.commit(&planned, review).await,
         Refusal::IncompleteReview,
     );
 }

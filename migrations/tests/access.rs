@@ -68,9 +68,9 @@ impl World {
     /// Plans a change with this person's approval and tries to commit it.
     async fn approved_by(&self, person: Uuid) -> Result<i64, sqlx::Error> {
         let planned = self.plan(self.web, self.ada).await;
-        let submission = self.submit(&planned).await.unwrap();
-        self.verdict(submission, person, "approve").await.unwrap();
-        let committed = self.commit(&planned, submission).await;
+        let review = self.submit(&planned).await.unwrap();
+        self.verdict(review, person, "approve").await.unwrap();
+        let committed = self.commit(&planned, review).await;
         if committed.is_err() {
             self.owner("UPDATE proposal SET state = 'discarded' WHERE state = 'open'")
                 .await
@@ -108,17 +108,17 @@ async fn approval_during_cooling_never_counts() {
     world.admins().await;
     world.link(world.ada, world.bo).await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     // Simulates the next day: both are older, and the time between them is unchanged.
     world.later("30 hours").await;
     let older = "ALTER TABLE verdict DISABLE TRIGGER guard_append_only;
                  UPDATE verdict SET at = at - interval '30 hours';
                  ALTER TABLE verdict ENABLE TRIGGER guard_append_only";
     sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
-    assert_refused("still", world.commit(&planned, submission).await, Refusal::ApprovalExcluded);
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    assert_refused("still", world.commit(&planned, review).await, Refusal::ApprovalExcluded);
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
@@ -128,10 +128,10 @@ async fn unrelated_access_changes_do_not_bar_approval() {
     world.link(world.cy, world.bo).await;
     world.approved_by(world.bo).await.unwrap();
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     world.link(world.ada, world.bo).await;
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
@@ -140,10 +140,10 @@ async fn objection_with_fresh_access_counts() {
     world.admins().await;
     world.link(world.ada, world.bo).await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "reject").await.unwrap();
-    world.verdict(submission, world.cy, "approve").await.unwrap();
-    assert_refused("bo rejects it", world.commit(&planned, submission).await, Refusal::NotApproved);
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "reject").await.unwrap();
+    world.verdict(review, world.cy, "approve").await.unwrap();
+    assert_refused("bo rejects it", world.commit(&planned, review).await, Refusal::NotApproved);
 }
 
 #[tokio::test]
@@ -151,7 +151,7 @@ async fn account_newer_than_submission_cannot_approve() {
     let world = World::new().await;
     world.admins().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     let dan = world.add(world.ada, "dan", "{reviewer}").await;
     assert_eq!(world.confirm(dan, world.cy).await.unwrap(), 1);
     // Simulates two days later: the review is older than the account by then, too.
@@ -160,14 +160,10 @@ async fn account_newer_than_submission_cannot_approve() {
                  UPDATE review SET created_at = created_at - interval '48 hours';
                  ALTER TABLE review ENABLE TRIGGER guard_append_only";
     sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
-    world.verdict(submission, dan, "approve").await.unwrap();
-    assert_refused(
-        "made later",
-        world.commit(&planned, submission).await,
-        Refusal::ApprovalExcluded,
-    );
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    world.verdict(review, dan, "approve").await.unwrap();
+    assert_refused("made later", world.commit(&planned, review).await, Refusal::ApprovalExcluded);
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap();
     world.approved_by(dan).await.unwrap();
 }
 
@@ -252,14 +248,14 @@ async fn policy_sets_the_cooling_period() {
         let mut brings = world.plan(world.web, world.ada).await;
         let policy = serde_json::json!({"approvals": 1, "by_risk": {}, "cooling_hours": hours});
         brings.new_policy = Some(world.put("policy", policy).await);
-        let submission = world.submit(&brings).await.unwrap();
-        world.verdict(submission, world.cy, "approve").await.unwrap();
+        let review = world.submit(&brings).await.unwrap();
+        world.verdict(review, world.cy, "approve").await.unwrap();
         let by_hand = format!(
-            "INSERT INTO policy (number, hash) SELECT 2, new_policy_hash FROM review WHERE id = {submission}"
+            "INSERT INTO policy (number, hash) SELECT 2, new_policy_hash FROM review WHERE id = {review}"
         );
         let mut tx = world.db.app().begin().await.unwrap();
         let root = world.root_with(&brings).await;
-        world.insert_target(&mut tx, submission, &root).await.unwrap();
+        world.insert_blueprint(&mut tx, review, &root).await.unwrap();
         let brought = sqlx::query(AssertSqlSafe(by_hand)).execute(&mut *tx).await;
         assert_eq!(brought.is_ok(), let_through, "{hours}: {brought:?}");
         tx.rollback().await.unwrap();
@@ -271,13 +267,13 @@ async fn policy_sets_the_cooling_period() {
 async fn verdict_before_disabling_stays_void() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     world.owner("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
-    assert_refused("void", world.commit(&planned, submission).await, Refusal::NotApproved);
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    assert_refused("void", world.commit(&planned, review).await, Refusal::NotApproved);
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
@@ -299,11 +295,11 @@ async fn session_of_an_admins_link_records_a_reset() {
             .unwrap();
     assert_eq!(by, Some(world.ada));
     let planned = world.plan(world.web, world.eve).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     let mut tx = world.db.app().begin().await.unwrap();
     sqlx::query("SELECT act_as('s')").execute(&mut *tx).await.unwrap();
     let verdict = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve')";
-    let given = sqlx::query(verdict).bind(submission).bind(world.bo).execute(&mut *tx).await;
+    let given = sqlx::query(verdict).bind(review).bind(world.bo).execute(&mut *tx).await;
     assert_refused("no password yet", given, Refusal::LinkSessionRestricted);
     tx.rollback().await.unwrap();
     for sql in [
@@ -331,7 +327,7 @@ async fn session_of_an_admins_link_records_a_reset() {
     }
     // Ending the session first, or presenting it last, does not help either.
     let approve = format!(
-        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{}', 'approve')",
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({review}, '{}', 'approve')",
         world.bo
     );
     let propose = format!(

@@ -7,7 +7,7 @@ mod world;
 use migrations::Refusal;
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
-use world::{Hash, Submission, World, assert_refused, state};
+use world::{Hash, NewReview, World, assert_refused, state};
 
 const DENIED: &str = "42501";
 /// Argon2id output of bo's password (see `with_password`), as SQL.
@@ -53,17 +53,17 @@ impl World {
     }
 }
 
-fn approval(submission: i64, person: Uuid) -> String {
+fn approval(review: i64, person: Uuid) -> String {
     format!(
-        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({review}, '{person}', 'approve')"
     )
 }
 
 #[tokio::test]
 async fn verdict_without_the_reviewers_session_is_refused() {
     let world = World::new().await;
-    let submission = world.submitted().await;
-    let approve = approval(submission, world.bo);
+    let review = world.submitted().await;
+    let approve = approval(review, world.bo);
     assert_refused("nobody is there", world.app(&approve).await, Refusal::PersonMismatch);
     assert_refused(
         "another reviewer is",
@@ -88,10 +88,10 @@ async fn verdict_without_the_reviewers_session_is_refused() {
 #[tokio::test]
 async fn verdict_with_an_api_token_is_refused() {
     let world = World::new().await;
-    let submission = world.submitted().await;
+    let review = world.submitted().await;
     world.token("{operator}").await;
     world.owner("UPDATE person SET permissions = '{reviewer}' WHERE name = 'eve'").await.unwrap();
-    let refused = world.app_with("token", &approval(submission, world.eve)).await;
+    let refused = world.app_with("token", &approval(review, world.eve)).await;
     assert_refused("eve's token", refused, Refusal::InsufficientCredential);
 }
 
@@ -153,11 +153,11 @@ async fn acting_table_is_inaccessible() {
 async fn proposals_edits_and_comments_need_credential() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     let (ada, eve) = (world.ada, world.eve);
     let edit = format!(
         "INSERT INTO edit (proposal_id, seq, actor, body)
-         SELECT proposal_id, 9, '{ada}', '{{\"edit\": \"any\"}}' FROM review WHERE id = {submission}"
+         SELECT proposal_id, 9, '{ada}', '{{\"edit\": \"any\"}}' FROM review WHERE id = {review}"
     );
     let undo = "UPDATE edit SET undone = true, touched_by = touched_by || ";
     for sql in [
@@ -167,9 +167,7 @@ async fn proposals_edits_and_comments_need_credential() {
         ),
         edit,
         format!("{undo} '{ada}'::uuid"),
-        format!(
-            "INSERT INTO comment (review_id, person_id, body) VALUES ({submission}, '{ada}', 'x')"
-        ),
+        format!("INSERT INTO comment (review_id, person_id, body) VALUES ({review}, '{ada}', 'x')"),
         format!(
             "INSERT INTO review_view (person_id, proposal_id, review_id) SELECT '{ada}', proposal_id, id FROM review"
         ),
@@ -263,12 +261,12 @@ async fn import_reports_take_their_person() {
 async fn commit_and_switch_need_credential() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     let root = world::hex(&world.root_with(&planned).await);
     let commit = format!(
         "INSERT INTO blueprint (number, parent, kind, root, review_id, enabled, epoch, committed_by)
-         SELECT number + 1, number, 'change', '\\x{root}', {submission}, enabled, epoch, '{}' FROM head",
+         SELECT number + 1, number, 'change', '\\x{root}', {review}, enabled, epoch, '{}' FROM head",
         world.ada
     );
     let switch = format!(
@@ -288,7 +286,7 @@ async fn commit_and_switch_need_credential() {
         world.app_with("token", &by_eve).await,
         Refusal::InsufficientCredential,
     );
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
@@ -483,11 +481,11 @@ async fn admin_token_cannot_change_people() {
 
 impl World {
     /// Replans a review without its author, after raising the proposal's version.
-    async fn replan(&self, before: i64, anew: &Submission) -> Result<(), sqlx::Error> {
+    async fn replan(&self, before: i64, anew: &NewReview) -> Result<(), sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
         let raise = "UPDATE proposal SET version = $2 WHERE id = $1 AND version < $2";
         sqlx::query(raise).bind(anew.proposal).bind(anew.version).execute(&mut *tx).await?;
-        let after = self.insert_submission(&mut tx, anew).await?;
+        let after = self.insert_review(&mut tx, anew).await?;
         sqlx::query(
             "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number)
              SELECT $1, $2, $3, $4, number FROM head",
@@ -509,7 +507,7 @@ async fn automatic_submission_needs_changed_base() {
     planned.base.push((world.storage, world.head_no(world.storage).await));
     planned.authors.push(world.cy);
     let before = world.submit(&planned).await.unwrap();
-    let mut anew = Submission { version: planned.version + 1, ..planned.clone() };
+    let mut anew = NewReview { version: planned.version + 1, ..planned.clone() };
     assert_refused(
         "base has not moved",
         world.replan(before, &anew).await,
@@ -517,34 +515,34 @@ async fn automatic_submission_needs_changed_base() {
     );
 
     let other = world.plan(world.storage, world.ada).await;
-    let submission = world.submit(&other).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&other, submission).await.unwrap();
+    let review = world.submit(&other).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&other, review).await.unwrap();
     anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
 
     let document = |new: Hash| vec![("node", world.n1, planned.documents[0].2.clone(), Some(new))];
     let elsewhere = world.plan_for(planned.proposal, world.web, world.ada).await;
     let two = [anew.documents.clone(), other.documents.clone()].concat();
     let forged = [
-        ("other documents", Submission { documents: elsewhere.documents, ..anew.clone() }),
+        ("other documents", NewReview { documents: elsewhere.documents, ..anew.clone() }),
         (
             "another new document",
-            Submission { documents: document(planned.root.clone()), ..anew.clone() },
+            NewReview { documents: document(planned.root.clone()), ..anew.clone() },
         ),
-        ("one more document", Submission { documents: two, ..anew.clone() }),
-        ("no document", Submission { documents: Vec::new(), ..anew.clone() }),
+        ("one more document", NewReview { documents: two, ..anew.clone() }),
+        ("no document", NewReview { documents: Vec::new(), ..anew.clone() }),
         (
             "a policy",
-            Submission { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() },
+            NewReview { new_policy: Some(planned.root.clone()), needed: 1000, ..anew.clone() },
         ),
-        ("an author less", Submission { authors: vec![world.ada], ..anew.clone() }),
-        ("another person's", Submission { by: world.cy, ..anew.clone() }),
+        ("an author less", NewReview { authors: vec![world.ada], ..anew.clone() }),
+        ("another person's", NewReview { by: world.cy, ..anew.clone() }),
         (
             "another change hash",
-            Submission { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() },
+            NewReview { root: planned.documents[0].2.clone().unwrap(), ..anew.clone() },
         ),
-        ("fewer risks", Submission { risk: Vec::new(), ..anew.clone() }),
-        ("a smaller base", Submission { base: anew.base[..2].to_vec(), ..anew.clone() }),
+        ("fewer risks", NewReview { risk: Vec::new(), ..anew.clone() }),
+        ("a smaller base", NewReview { base: anew.base[..2].to_vec(), ..anew.clone() }),
     ];
     for (what, forged) in forged {
         assert_refused(what, world.replan(before, &forged).await, Refusal::PersonMismatch);
@@ -553,7 +551,7 @@ async fn automatic_submission_needs_changed_base() {
     let mut tx = world.db.app().begin().await.unwrap();
     let raise = format!("UPDATE proposal SET version = version + 1 WHERE id = {}", anew.proposal);
     sqlx::raw_sql(AssertSqlSafe(raise)).execute(&mut *tx).await.unwrap();
-    let after = world.insert_submission(&mut tx, &anew).await.unwrap();
+    let after = world.insert_review(&mut tx, &anew).await.unwrap();
     let early = format!(
         "INSERT INTO replan (before_id, proposal_id, after_id, version, blueprint_number)
            SELECT {before}, {}, {after}, {}, number FROM head;
@@ -628,10 +626,10 @@ async fn withdrawn_submission_is_not_replanned() {
     sqlx::raw_sql(AssertSqlSafe(undo)).execute(&mut *tx).await.unwrap();
     tx.commit().await.unwrap();
     let other = world.plan(world.storage, world.ada).await;
-    let submission = world.submit(&other).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&other, submission).await.unwrap();
-    let mut anew = Submission { version: planned.version + 1, ..planned.clone() };
+    let review = world.submit(&other).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&other, review).await.unwrap();
+    let mut anew = NewReview { version: planned.version + 1, ..planned.clone() };
     anew.base.last_mut().unwrap().1 = world.head_no(world.storage).await;
     assert_refused(
         "its author took it back",

@@ -115,9 +115,9 @@ async fn each_change_is_audited() {
     {
         assert_eq!(database_rows(&world, action).await.len(), rows, "{action}");
     }
-    let submission = database_rows(&world, "review.insert").await.remove(0).1;
-    assert_eq!(submission["authors"].as_array().unwrap().len(), 1);
-    assert_eq!(submission["base"].as_object().unwrap().len(), 2);
+    let review = database_rows(&world, "review.insert").await.remove(0).1;
+    assert_eq!(review["authors"].as_array().unwrap().len(), 1);
+    assert_eq!(review["base"].as_object().unwrap().len(), 2);
     let all: String = sqlx::query_scalar("SELECT string_agg(detail::text, '') FROM audit")
         .fetch_one(world.db.app())
         .await
@@ -131,11 +131,11 @@ async fn each_change_is_audited() {
 async fn dropped_reviews_are_audited() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     world.app("UPDATE proposal SET version = version + 1").await.unwrap();
     let replan = format!(
         "INSERT INTO replan (before_id, proposal_id, version, blueprint_number, refused)
-         SELECT {submission}, id, version, 1, '[\"gone\"]' FROM proposal"
+         SELECT {review}, id, version, 1, '[\"gone\"]' FROM proposal"
     );
     world.app(&replan).await.unwrap();
     let (raised, sent_back) = (
@@ -150,9 +150,9 @@ async fn dropped_reviews_are_audited() {
 async fn comment_audit_contains_only_text_hash() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     let comment = format!(
-        "INSERT INTO comment (review_id, person_id, body) VALUES ({submission}, '{}', 'looks wrong')",
+        "INSERT INTO comment (review_id, person_id, body) VALUES ({review}, '{}', 'looks wrong')",
         world.bo
     );
     world.app_as(world.bo, &comment).await.unwrap();

@@ -7,30 +7,26 @@ mod world;
 use migrations::Refusal;
 use serde_json::json;
 use sqlx::Executor as _;
-use world::{Submission, World, assert_refused, deployment_doc, hex, node_doc, state};
+use world::{NewReview, World, assert_refused, deployment_doc, hex, node_doc, state};
 
 /// A change of `web` with a review and an approval.
-async fn approved(world: &World) -> (Submission, i64) {
+async fn approved(world: &World) -> (NewReview, i64) {
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    (planned, submission)
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    (planned, review)
 }
 
 #[tokio::test]
 async fn approved_change_commits_once() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
-    assert_eq!(world.commit(&planned, submission).await.unwrap(), 2);
+    let (planned, review) = approved(&world).await;
+    assert_eq!(world.commit(&planned, review).await.unwrap(), 2);
     assert_eq!(
         (world.head().await, world.head_no(world.web).await, world.head_no(world.storage).await),
         (2, 2, 1)
     );
-    assert_refused(
-        "a second time",
-        world.commit(&planned, submission).await,
-        Refusal::ProposalChanged,
-    );
+    assert_refused("a second time", world.commit(&planned, review).await, Refusal::ProposalChanged);
     assert_eq!(world.change(world.storage).await, 3);
 }
 
@@ -38,8 +34,8 @@ async fn approved_change_commits_once() {
 async fn unapproved_change_does_not_commit() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    assert_refused("no verdict", world.commit(&planned, submission).await, Refusal::NotApproved);
+    let review = world.submit(&planned).await.unwrap();
+    assert_refused("no verdict", world.commit(&planned, review).await, Refusal::NotApproved);
     assert_eq!(world.head().await, 1);
 }
 
@@ -47,18 +43,18 @@ async fn unapproved_change_does_not_commit() {
 async fn author_and_non_reviewer_verdicts_are_refused() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     for (who, by) in [
         (world.ada, Refusal::VerdictByAuthor),
         (world.eve, Refusal::NotAReviewer),
         (world.robot, Refusal::NotAReviewer),
     ] {
-        assert_refused("verdict", world.verdict(submission, who, "approve").await, by);
+        assert_refused("verdict", world.verdict(review, who, "approve").await, by);
     }
     world.owner("UPDATE person SET disabled = true WHERE name = 'bo'").await.unwrap();
     assert_refused(
         "disabled",
-        world.verdict(submission, world.bo, "approve").await,
+        world.verdict(review, world.bo, "approve").await,
         Refusal::NotAReviewer,
     );
     let by_policy =
@@ -71,16 +67,16 @@ async fn editor_is_author_even_if_unlisted() {
     let world = World::new().await;
     let mut planned = world.plan(world.web, world.ada).await;
     planned.version = world.edit(planned.proposal, world.bo).await.unwrap();
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     assert_refused(
         "bo edited",
-        world.verdict(submission, world.bo, "approve").await,
+        world.verdict(review, world.bo, "approve").await,
         Refusal::VerdictByAuthor,
     );
-    world.verdict(submission, world.cy, "approve").await.unwrap();
+    world.verdict(review, world.cy, "approve").await.unwrap();
     assert_refused(
         "bo isn't listed",
-        world.commit(&planned, submission).await,
+        world.commit(&planned, review).await,
         Refusal::IncompleteReview,
     );
 }
@@ -88,38 +84,30 @@ async fn editor_is_author_even_if_unlisted() {
 #[tokio::test]
 async fn last_verdict_of_each_reviewer_counts() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
-    world.verdict(submission, world.bo, "request_changes").await.unwrap();
-    assert_refused("taken back", world.commit(&planned, submission).await, Refusal::NotApproved);
-    world.verdict(submission, world.cy, "approve").await.unwrap();
-    assert_refused(
-        "bo still objects",
-        world.commit(&planned, submission).await,
-        Refusal::NotApproved,
-    );
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    let (planned, review) = approved(&world).await;
+    world.verdict(review, world.bo, "request_changes").await.unwrap();
+    assert_refused("taken back", world.commit(&planned, review).await, Refusal::NotApproved);
+    world.verdict(review, world.cy, "approve").await.unwrap();
+    assert_refused("bo still objects", world.commit(&planned, review).await, Refusal::NotApproved);
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
 async fn approval_counts_while_reviewer_has_permission() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await.unwrap();
-    assert_refused(
-        "permission gone",
-        world.commit(&planned, submission).await,
-        Refusal::NotApproved,
-    );
+    assert_refused("permission gone", world.commit(&planned, review).await, Refusal::NotApproved);
     world
         .owner("UPDATE person SET permissions = '{reviewer}', disabled = true WHERE name = 'bo'")
         .await
         .unwrap();
-    assert_refused("disabled", world.commit(&planned, submission).await, Refusal::NotApproved);
+    assert_refused("disabled", world.commit(&planned, review).await, Refusal::NotApproved);
     world.owner("UPDATE person SET disabled = false WHERE name = 'bo'").await.unwrap();
-    assert_refused("void since", world.commit(&planned, submission).await, Refusal::NotApproved);
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    assert_refused("void since", world.commit(&planned, review).await, Refusal::NotApproved);
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
@@ -129,32 +117,28 @@ async fn risky_change_needs_more_approvals() {
     planned.risk.push("destructive".into());
     assert_refused("one is too few", world.submit(&planned).await, Refusal::IncompleteReview);
     planned.needed = 2;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused(
-        "one person twice",
-        world.commit(&planned, submission).await,
-        Refusal::NotApproved,
-    );
-    world.verdict(submission, world.cy, "approve").await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    assert_refused("one person twice", world.commit(&planned, review).await, Refusal::NotApproved);
+    world.verdict(review, world.cy, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
 async fn older_submission_is_void() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let version = world.edit(planned.proposal, world.ada).await.unwrap();
-    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalChanged);
+    assert_refused("committed", world.commit(&planned, review).await, Refusal::ProposalChanged);
     assert_refused(
         "judged",
-        world.verdict(submission, world.cy, "approve").await,
+        world.verdict(review, world.cy, "approve").await,
         Refusal::ProposalChanged,
     );
     let old = world.submit(&planned).await;
     assert!(old.is_err(), "an old version is not submitted: {old:?}");
-    let newest = Submission { version, ..planned };
+    let newest = NewReview { version, ..planned };
     let newer = world.submit(&newest).await.unwrap();
     assert_refused(
         "approvals don't carry over",
@@ -166,9 +150,9 @@ async fn older_submission_is_void() {
 #[tokio::test]
 async fn discarded_proposal_stays_closed() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     world.app("UPDATE proposal SET state = 'discarded'").await.unwrap();
-    assert_refused("committed", world.commit(&planned, submission).await, Refusal::ProposalChanged);
+    assert_refused("committed", world.commit(&planned, review).await, Refusal::ProposalChanged);
     assert_refused(
         "edited",
         world.edit(planned.proposal, world.ada).await,
@@ -187,13 +171,13 @@ async fn discarded_proposal_stays_closed() {
 #[tokio::test]
 async fn changed_base_voids_but_sibling_does_not() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     world.change(world.storage).await;
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 
     let first = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&first).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&first).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     // A proposal of another kind for the same deployment, committed first.
     let other = "INSERT INTO proposal (deployment_id, kind, created_by) SELECT deployment_id, 'autopilot', created_by
                  FROM proposal WHERE state = 'open' RETURNING id";
@@ -203,7 +187,7 @@ async fn changed_base_voids_but_sibling_does_not() {
     let sooner = world.submit(&second).await.unwrap();
     world.verdict(sooner, world.bo, "approve").await.unwrap();
     world.commit(&second, sooner).await.unwrap();
-    assert_refused("base moved", world.commit(&first, submission).await, Refusal::BaseChanged);
+    assert_refused("base moved", world.commit(&first, review).await, Refusal::BaseChanged);
 }
 
 #[tokio::test]
@@ -222,9 +206,9 @@ async fn second_change_taking_same_node_is_refused() {
         let doc = world.put("node", node_doc(n9, "n9.x.example", deployment, json!({}))).await;
         let mut planned = world.plan(deployment, world.ada).await;
         planned.documents = vec![("node", n9, None, Some(doc))];
-        let submission = world.submit(&planned).await.unwrap();
-        world.verdict(submission, world.bo, "approve").await.unwrap();
-        plans.push((planned, submission));
+        let review = world.submit(&planned).await.unwrap();
+        world.verdict(review, world.bo, "approve").await.unwrap();
+        plans.push((planned, review));
     }
     world.commit(&plans[0].0, plans[0].1).await.unwrap();
     assert_refused("taken", world.commit(&plans[1].0, plans[1].1).await, Refusal::BaseChanged);
@@ -236,9 +220,9 @@ async fn concurrent_commits_are_serialized() {
     let mut plans = Vec::new();
     for deployment in [world.web, world.storage] {
         let planned = world.plan(deployment, world.ada).await;
-        let submission = world.submit(&planned).await.unwrap();
-        world.verdict(submission, world.bo, "approve").await.unwrap();
-        plans.push((planned, submission));
+        let review = world.submit(&planned).await.unwrap();
+        world.verdict(review, world.bo, "approve").await.unwrap();
+        plans.push((planned, review));
     }
     let (one, two) =
         tokio::join!(world.commit(&plans[0].0, plans[0].1), world.commit(&plans[1].0, plans[1].1));
@@ -265,7 +249,7 @@ async fn concurrent_commits_are_serialized() {
 #[tokio::test]
 async fn root_differs_only_in_listed_documents() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let sound = world.root_with(&planned).await;
 
     let mut more = world.root().await;
@@ -279,14 +263,14 @@ async fn root_differs_only_in_listed_documents() {
     let more = world.put_root(&more).await;
     assert_refused(
         "more",
-        world.commit_root(&planned, submission, &more).await,
+        world.commit_root(&planned, review, &more).await,
         Refusal::UnlistedDocuments,
     );
 
     let same = world.put_root(&world.root().await).await;
     assert_refused(
         "fewer",
-        world.commit_root(&planned, submission, &same).await,
+        world.commit_root(&planned, review, &same).await,
         Refusal::UnlistedDocuments,
     );
 
@@ -296,14 +280,14 @@ async fn root_differs_only_in_listed_documents() {
     let gone = world.put_root(&gone).await;
     assert_refused(
         "removed",
-        world.commit_root(&planned, submission, &gone).await,
+        world.commit_root(&planned, review, &gone).await,
         Refusal::UnlistedDocuments,
     );
 
     let no_root = world.put("node", json!({"deployments": {}, "nodes": {}})).await;
     assert_refused(
         "no root",
-        world.commit_root(&planned, submission, &no_root).await,
+        world.commit_root(&planned, review, &no_root).await,
         Refusal::UnlistedDocuments,
     );
 
@@ -315,7 +299,7 @@ async fn root_differs_only_in_listed_documents() {
     let beside = world.put_root(&beside).await;
     assert_refused(
         "beside",
-        world.commit_root(&planned, submission, &beside).await,
+        world.commit_root(&planned, review, &beside).await,
         Refusal::UnlistedDocuments,
     );
     // One reader of a duplicate key sees the first value, another the last. No blueprint may
@@ -331,7 +315,7 @@ async fn root_differs_only_in_listed_documents() {
     };
     assert_refused(
         "twice",
-        world.commit_root(&planned, submission, &twice).await,
+        world.commit_root(&planned, review, &twice).await,
         Refusal::UnlistedDocuments,
     );
     for (what, root, wanted) in [
@@ -348,14 +332,14 @@ async fn root_differs_only_in_listed_documents() {
         )
         .bind(world.head().await)
         .bind(root)
-        .bind(submission)
+        .bind(review)
         .fetch_one(world.db.owner())
         .await
         .unwrap();
         assert_eq!(told, wanted, "{what}");
     }
 
-    world.commit_root(&planned, submission, &sound).await.unwrap();
+    world.commit_root(&planned, review, &sound).await.unwrap();
 }
 
 #[tokio::test]
@@ -365,22 +349,18 @@ async fn document_outside_base_is_refused() {
     let old = world.root().await.nodes[&world.n2].clone();
     let new = world.put("node", node_doc(world.n2, "n2.x.example", world.storage, json!({}))).await;
     planned.documents.push(("node", world.n2, Some(old), Some(new)));
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     assert_refused(
         "storage isn't in the base",
-        world.commit(&planned, submission).await,
+        world.commit(&planned, review).await,
         Refusal::IncompleteReview,
     );
 
-    let empty = Submission { base: Vec::new(), ..world.plan(world.storage, world.ada).await };
-    let submission = world.submit(&empty).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    assert_refused(
-        "no base at all",
-        world.commit(&empty, submission).await,
-        Refusal::IncompleteReview,
-    );
+    let empty = NewReview { base: Vec::new(), ..world.plan(world.storage, world.ada).await };
+    let review = world.submit(&empty).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    assert_refused("no base at all", world.commit(&empty, review).await, Refusal::IncompleteReview);
 }
 
 #[tokio::test]
@@ -396,13 +376,13 @@ async fn new_deployment_writes_its_parent() {
         ("deployment", id, None, Some(doc.clone())),
         ("node", phantom, None, Some(phantom_doc.clone())),
     ];
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     let root = world.root_with(&planned).await;
 
     for parent_moves in [false, true] {
         let mut tx = world.db.app().begin().await.unwrap();
-        let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+        let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
         let sql = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no) VALUES ($1, $2, 'shop', $3, $4, $5)";
         sqlx::query(sql)
             .bind(id)
@@ -436,28 +416,28 @@ async fn new_deployment_writes_its_parent() {
 #[tokio::test]
 async fn incomplete_commit_is_refused() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     let root = world.root_with(&planned).await;
 
     let mut tx = world.db.app().begin().await.unwrap();
-    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     assert_refused("the target alone", tx.commit().await, Refusal::IncompleteProjection);
 
     let mut tx = world.db.app().begin().await.unwrap();
-    let number = world.insert_target(&mut tx, submission, &root).await.unwrap();
+    let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     sqlx::query("UPDATE head SET number = $1").bind(number).execute(&mut *tx).await.unwrap();
     tx.execute("UPDATE proposal SET state = 'committed'").await.unwrap();
     assert_refused("without its documents", tx.commit().await, Refusal::IncompleteProjection);
 
     let mut tx = world.db.app().begin().await.unwrap();
-    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     let sql = "UPDATE node SET doc = (SELECT doc FROM node WHERE id = $2) WHERE id = $1";
     let other = sqlx::query(sql).bind(world.n1).bind(world.n2).execute(&mut *tx).await;
     assert_refused("another document", other, Refusal::UnlistedDocuments);
     drop(tx);
 
     let mut tx = world.db.app().begin().await.unwrap();
-    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     let sql = "UPDATE head SET policy_number = 2";
     assert_refused(
         "a policy that isn't there",
@@ -465,18 +445,18 @@ async fn incomplete_commit_is_refused() {
         Refusal::IntentOutsideCommit,
     );
     drop(tx);
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
 async fn submission_cannot_change_after_insert() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     for sql in [
-        format!("INSERT INTO review_author VALUES ({submission}, '{}')", world.eve),
-        format!("INSERT INTO review_base VALUES ({submission}, '{}', 1)", world.storage),
+        format!("INSERT INTO review_author VALUES ({review}, '{}')", world.eve),
+        format!("INSERT INTO review_base VALUES ({review}, '{}', 1)", world.storage),
         format!(
-            "INSERT INTO review_document VALUES ({submission}, 'node', '{}', NULL, '\\x{}')",
+            "INSERT INTO review_document VALUES ({review}, 'node', '{}', NULL, '\\x{}')",
             world.n2,
             hex(&planned.root)
         ),
@@ -488,10 +468,10 @@ async fn submission_cannot_change_after_insert() {
 #[tokio::test]
 async fn switch_repeats_root_and_keeps_approvals() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     assert_refused("on already", world.switch(true).await, Refusal::NotNextBlueprint);
     world.switch(false).await.unwrap();
-    assert_eq!(world.commit(&planned, submission).await.unwrap(), 3);
+    assert_eq!(world.commit(&planned, review).await.unwrap(), 3);
     world.switch(true).await.unwrap();
     let other = world.put_root(&world::Root::default()).await;
     let sql = format!(
@@ -558,18 +538,14 @@ async fn history_has_no_gap_fork_or_second_genesis() {
 #[tokio::test]
 async fn restore_voids_old_submissions_and_transactions() {
     let world = World::new().await;
-    let (planned, submission) = approved(&world).await;
+    let (planned, review) = approved(&world).await;
     assert_eq!(state(world.app("UPDATE head SET epoch = 2").await), "42501");
     assert_eq!(state(world.app("SELECT raise_epoch()").await), "42501");
     assert_eq!(migrations::raise_epoch(world.db.owner()).await.unwrap(), 2);
-    assert_refused(
-        "an old approval",
-        world.commit(&planned, submission).await,
-        Refusal::EpochMismatch,
-    );
+    assert_refused("an old approval", world.commit(&planned, review).await, Refusal::EpochMismatch);
     assert_refused(
         "a new verdict",
-        world.verdict(submission, world.cy, "approve").await,
+        world.verdict(review, world.cy, "approve").await,
         Refusal::EpochMismatch,
     );
     let sql = "INSERT INTO blueprint (number, parent, kind, root, enabled, epoch)
@@ -592,8 +568,8 @@ async fn restore_voids_old_submissions_and_transactions() {
 
     // A new version of the same proposal can be committed.
     let version = world.edit(planned.proposal, world.ada).await.unwrap();
-    let again = Submission { version, epoch: 2, ..planned };
-    let submission = world.submit(&again).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    world.commit(&again, submission).await.unwrap();
+    let again = NewReview { version, epoch: 2, ..planned };
+    let review = world.submit(&again).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&again, review).await.unwrap();
 }

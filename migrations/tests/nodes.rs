@@ -8,7 +8,7 @@ mod world;
 use migrations::Refusal;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use world::{Submission, World, assert_refused, node_doc};
+use world::{NewReview, World, assert_refused, node_doc};
 
 /// Statements that change the record of every node with this name.
 fn changes(fqdn: &str) -> [String; 4] {
@@ -22,7 +22,7 @@ fn changes(fqdn: &str) -> [String; 4] {
 }
 
 /// A planned change of n1 whose document has this connection and these hints.
-async fn planned(world: &World, connection: Value, hints: Value) -> Submission {
+async fn planned(world: &World, connection: Value, hints: Value) -> NewReview {
     let mut planned = world.plan(world.web, world.ada).await;
     let mut doc = node_doc(
         world.n1,
@@ -36,18 +36,18 @@ async fn planned(world: &World, connection: Value, hints: Value) -> Submission {
     planned
 }
 
-async fn approved(world: &World, planned: &Submission) -> i64 {
-    let submission = world.submit(planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
-    submission
+async fn approved(world: &World, planned: &NewReview) -> i64 {
+    let review = world.submit(planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    review
 }
 
 /// Commits as Gantry does, so that the row matches the document.
-async fn commit_with(world: &World, planned: &Submission, row: &str) -> Result<(), sqlx::Error> {
-    let submission = approved(world, planned).await;
+async fn commit_with(world: &World, planned: &NewReview, row: &str) -> Result<(), sqlx::Error> {
+    let review = approved(world, planned).await;
     let root = world.root_with(planned).await;
     let mut tx = world.db.app().begin().await?;
-    let number = world.insert_target(&mut tx, submission, &root).await?;
+    let number = world.insert_blueprint(&mut tx, review, &root).await?;
     let sql = format!("UPDATE node SET doc = $2, {row} WHERE id = $1");
     sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(world.n1)
@@ -106,10 +106,10 @@ async fn row_differing_from_document_is_refused() {
 async fn commit_does_not_change_other_records() {
     let world = World::new().await;
     let planned = planned(&world, local(), json!({})).await;
-    let submission = approved(&world, &planned).await;
+    let review = approved(&world, &planned).await;
     let root = world.root_with(&planned).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    world.insert_target(&mut tx, submission, &root).await.unwrap();
+    world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     let other =
         sqlx::query("UPDATE node SET connection = '{\"root\": \"/srv/other\"}' WHERE id = $1");
     assert_refused("n2", other.bind(world.n2).execute(&mut *tx).await, Refusal::NodeRecordMismatch);
@@ -138,14 +138,10 @@ async fn changed_bare_record_is_reported() {
     doc["connection"] = json!({"transport": "local", "root": "/srv/bare"});
     let mut planned = world.plan(world.web, world.ada).await;
     planned.documents.push(("node", bare, None, Some(world.put("node", doc).await)));
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     let moved = || async {
         let sql = "SELECT fqdn FROM moved_records($1)";
-        sqlx::query_scalar::<_, String>(sql)
-            .bind(submission)
-            .fetch_all(world.db.app())
-            .await
-            .unwrap()
+        sqlx::query_scalar::<_, String>(sql).bind(review).fetch_all(world.db.app()).await.unwrap()
     };
     assert!(moved().await.is_empty());
     for (there, back) in [

@@ -52,9 +52,9 @@ impl World {
         self.submit(&planned).await.unwrap()
     }
 
-    async fn is_demanded(&self, submission: i64) -> bool {
+    async fn is_demanded(&self, review: i64) -> bool {
         let sql = "SELECT EXISTS (SELECT FROM signature_demand WHERE review_id = $1)";
-        sqlx::query_scalar(sql).bind(submission).fetch_one(self.db.app()).await.unwrap()
+        sqlx::query_scalar(sql).bind(review).fetch_one(self.db.app()).await.unwrap()
     }
 
     /// A passkey confirmed by the owner.
@@ -67,15 +67,11 @@ impl World {
         id
     }
 
-    async fn approval(&self, submission: i64, person: Uuid) -> i64 {
+    async fn approval(&self, review: i64, person: Uuid) -> i64 {
         let mut tx = self.begin_as(person).await;
         let sql = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, 'approve') RETURNING id";
-        let id = sqlx::query_scalar(sql)
-            .bind(submission)
-            .bind(person)
-            .fetch_one(&mut *tx)
-            .await
-            .unwrap();
+        let id =
+            sqlx::query_scalar(sql).bind(review).bind(person).fetch_one(&mut *tx).await.unwrap();
         tx.commit().await.unwrap();
         id
     }
@@ -91,8 +87,8 @@ async fn signature_demand_follows_policy_rules() {
     ] {
         let world = World::new().await;
         world.policy(json!({"approvals": 1, "by_risk": {}, "signed": rules})).await;
-        let submission = world.submitted().await;
-        assert_eq!(world.is_demanded(submission).await, demanded, "{rules}");
+        let review = world.submitted().await;
+        assert_eq!(world.is_demanded(review).await, demanded, "{rules}");
     }
     for (place, risk, demanded) in [
         ("web", None, true),
@@ -111,8 +107,8 @@ async fn signature_demand_follows_policy_rules() {
             None => json!({"deployment": id}),
         };
         world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [rule]})).await;
-        let submission = world.submitted().await;
-        assert_eq!(world.is_demanded(submission).await, demanded, "{place} {risk:?}");
+        let review = world.submitted().await;
+        assert_eq!(world.is_demanded(review).await, demanded, "{place} {risk:?}");
     }
 }
 
@@ -124,9 +120,9 @@ async fn policy_change_needs_signature_with_any_rule() {
         .await;
     let weaker = world.put("policy", json!({"approvals": 1, "by_risk": {}})).await;
     let planned =
-        world::Submission { new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
-    let submission = world.submit(&planned).await.unwrap();
-    assert!(world.is_demanded(submission).await);
+        world::NewReview { new_policy: Some(weaker), ..world.plan(world.web, world.ada).await };
+    let review = world.submit(&planned).await.unwrap();
+    assert!(world.is_demanded(review).await);
 }
 
 #[tokio::test]
@@ -142,11 +138,10 @@ async fn early_constraint_check_cannot_skip_demand() {
     let (_, id, old, new) = other.documents[0].clone();
     planned.documents.clear();
     let mut tx = world.begin_as(world.ada).await;
-    let submission = world.insert_submission(&mut tx, &planned).await.unwrap();
+    let review = world.insert_review(&mut tx, &planned).await.unwrap();
     tx.execute("SET CONSTRAINTS ALL IMMEDIATE").await.unwrap();
     let late = "INSERT INTO review_document (review_id, kind, id, old_hash, new_hash) VALUES ($1, 'node', $2, $3, $4)";
-    let late =
-        sqlx::query(late).bind(submission).bind(id).bind(old).bind(new).execute(&mut *tx).await;
+    let late = sqlx::query(late).bind(review).bind(id).bind(old).bind(new).execute(&mut *tx).await;
     assert_refused("a document after the decision", late, Refusal::ReviewSealed);
 }
 
@@ -155,18 +150,18 @@ async fn unsigned_approval_does_not_commit() {
     let world = World::new().await;
     world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{}]})).await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     let passkey = world.passkey(world.bo).await;
-    world.approval(submission, world.bo).await;
-    assert_refused("unsigned", world.commit(&planned, submission).await, Refusal::SignatureMissing);
-    let signed = world.approval(submission, world.bo).await;
+    world.approval(review, world.bo).await;
+    assert_refused("unsigned", world.commit(&planned, review).await, Refusal::SignatureMissing);
+    let signed = world.approval(review, world.bo).await;
     world.app_as(world.bo, &signature(signed, passkey, "first")).await.unwrap();
     // A signature of the same message counts once.
-    let again = world.approval(submission, world.bo).await;
+    let again = world.approval(review, world.bo).await;
     assert_eq!(state(world.app_as(world.bo, &signature(again, passkey, "first")).await), "23505");
     assert_refused(
         "the last verdict",
-        world.commit(&planned, submission).await,
+        world.commit(&planned, review).await,
         Refusal::SignatureMissing,
     );
     world.app_as(world.bo, &signature(again, passkey, "second")).await.unwrap();
@@ -175,20 +170,20 @@ async fn unsigned_approval_does_not_commit() {
         world.bo
     );
     world.app_as(world.bo, &revoke).await.unwrap();
-    assert_refused("revoked", world.commit(&planned, submission).await, Refusal::SignatureMissing);
+    assert_refused("revoked", world.commit(&planned, review).await, Refusal::SignatureMissing);
     let other = world.passkey(world.bo).await;
-    let last = world.approval(submission, world.bo).await;
+    let last = world.approval(review, world.bo).await;
     world.app_as(world.bo, &signature(last, other, "third")).await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
 async fn passkeys_and_signatures_need_credential() {
     let world = World::new().await;
     world.policy(json!({"approvals": 1, "by_risk": {}, "signed": [{}]})).await;
-    let submission = world.submitted().await;
+    let review = world.submitted().await;
     let (of_bo, fresh) = (world.passkey(world.bo).await, Uuid::new_v4());
-    let verdict = world.approval(submission, world.bo).await;
+    let verdict = world.approval(review, world.bo).await;
     let other = world.app_as(world.cy, &registration(Uuid::new_v4(), world.bo)).await;
     assert_refused("registered for another person", other, Refusal::PersonMismatch);
     assert_refused(

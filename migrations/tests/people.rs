@@ -20,9 +20,9 @@ impl World {
         self.owner(&sql).await.map(drop)
     }
 
-    async fn touched(&self, submission: i64) -> Vec<Uuid> {
+    async fn touched(&self, review: i64) -> Vec<Uuid> {
         let sql = "SELECT t FROM unnest(touched_by($1)) AS t ORDER BY t";
-        sqlx::query_scalar(sql).bind(submission).fetch_all(self.db.owner()).await.unwrap()
+        sqlx::query_scalar(sql).bind(review).fetch_all(self.db.owner()).await.unwrap()
     }
 }
 
@@ -36,33 +36,33 @@ async fn verdict_counts_only_in_reviewers_scope() {
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
     world.grant(world.cy, "reviewer", world.storage).await.unwrap();
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     assert_refused(
         "elsewhere",
-        world.verdict(submission, world.cy, "approve").await,
+        world.verdict(review, world.cy, "approve").await,
         Refusal::NotAReviewer,
     );
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     world.owner("DELETE FROM scoped_grant").await.unwrap();
-    assert_refused("taken away", world.commit(&planned, submission).await, Refusal::NotApproved);
+    assert_refused("taken away", world.commit(&planned, review).await, Refusal::NotApproved);
     world.grant(world.bo, "reviewer", world.storage).await.unwrap();
-    assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::NotApproved);
+    assert_refused("elsewhere", world.commit(&planned, review).await, Refusal::NotApproved);
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
 async fn committer_needs_permission_in_all_touched_deployments() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
-    world.verdict(submission, world.bo, "approve").await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
     world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await.unwrap();
     world.grant(world.ada, "operator", world.storage).await.unwrap();
-    assert_refused("elsewhere", world.commit(&planned, submission).await, Refusal::CannotCommit);
+    assert_refused("elsewhere", world.commit(&planned, review).await, Refusal::CannotCommit);
     world.grant(world.ada, "operator", world.web).await.unwrap();
     assert_refused("the switch is everybody's", world.switch(false).await, Refusal::CannotCommit);
-    world.commit(&planned, submission).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]
@@ -70,9 +70,9 @@ async fn policy_change_needs_permission_everywhere() {
     let world = World::new().await;
     world.grant(world.bo, "reviewer", world.web).await.unwrap();
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     assert_eq!(
-        world.touched(submission).await,
+        world.touched(review).await,
         [world.web],
         "what is written, and where it was proposed"
     );
@@ -82,10 +82,10 @@ async fn policy_change_needs_permission_everywhere() {
     brings.new_policy = Some(world::put_json(&mut tx, "policy", policy).await);
     brings.needed = 3;
     tx.commit().await.unwrap();
-    let submission = world.submit(&brings).await.unwrap();
+    let review = world.submit(&brings).await.unwrap();
     let mut expected = vec![world.storage, world.system];
     expected.sort();
-    assert_eq!(world.touched(submission).await, expected);
+    assert_eq!(world.touched(review).await, expected);
 }
 
 #[tokio::test]

@@ -8,28 +8,28 @@ use migrations::Refusal::{self, ProjectionMismatch, UnlistedRows};
 use serde_json::json;
 use sqlx::{AssertSqlSafe, Executor as _};
 use uuid::Uuid;
-use world::{Submission, World, assert_refused, node_doc};
+use world::{NewReview, World, assert_refused, node_doc};
 
 /// A change of web that names every risk and has all approvals.
-async fn approved(world: &World, mut planned: Submission) -> (Submission, i64) {
+async fn approved(world: &World, mut planned: NewReview) -> (NewReview, i64) {
     planned.risk = ["destructive", "rerun", "removal", "move", "halt"].map(str::to_owned).into();
     planned.needed = 2;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     for reviewer in [world.bo, world.cy] {
-        world.verdict(submission, reviewer, "approve").await.unwrap();
+        world.verdict(review, reviewer, "approve").await.unwrap();
     }
-    (planned, submission)
+    (planned, review)
 }
 
 async fn commit_with(
     world: &World,
-    planned: &Submission,
-    submission: i64,
+    planned: &NewReview,
+    review: i64,
     more: &str,
 ) -> Result<(), sqlx::Error> {
     let root = world.root_with(planned).await;
     let mut tx = world.db.app().begin().await?;
-    let number = world.insert_target(&mut tx, submission, &root).await?;
+    let number = world.insert_blueprint(&mut tx, review, &root).await?;
     world.project(&mut tx, planned, number).await?;
     tx.execute(sqlx::raw_sql(AssertSqlSafe(more))).await?;
     tx.commit().await
@@ -44,7 +44,7 @@ async fn row_without_listed_document_is_refused() {
         .await
         .unwrap();
     let planned = world.plan(world.web, world.ada).await;
-    let (planned, submission) = approved(&world, planned).await;
+    let (planned, review) = approved(&world, planned).await;
     let step = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state, applied_generation)
                 SELECT gen_random_uuid(), noderole_id, node_id, 'more', concurrency_group_id, 0, jig, 2, content_hash";
     let (n1, n2) = (format!("node_id = '{}'", world.n1), format!("node_id = '{}'", world.n2));
@@ -142,9 +142,9 @@ async fn row_without_listed_document_is_refused() {
         ("UPDATE jig SET active = false".into(), ProjectionMismatch),
     ];
     for (sql, by) in cases {
-        assert_refused(&sql, commit_with(&world, &planned, submission, &sql).await, by);
+        assert_refused(&sql, commit_with(&world, &planned, review, &sql).await, by);
     }
-    commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
+    commit_with(&world, &planned, review, "SELECT 1").await.unwrap();
 }
 
 /// The noderole of n1, which has only one.
@@ -183,23 +183,23 @@ async fn deleted_edge_is_refused() {
         approved(&world, planned).await
     };
     let bind = bind_second(&world);
-    let (planned, submission) = plan(1).await;
+    let (planned, review) = plan(1).await;
     let without = bind.split("INSERT INTO edge").next().unwrap_or_default();
     assert_refused(
         "no edge",
-        commit_with(&world, &planned, submission, without).await,
+        commit_with(&world, &planned, review, without).await,
         ProjectionMismatch,
     );
-    commit_with(&world, &planned, submission, &bind).await.unwrap();
+    commit_with(&world, &planned, review, &bind).await.unwrap();
 
-    let (planned, submission) = plan(2).await;
-    let own = commit_with(&world, &planned, submission, "DELETE FROM edge").await;
+    let (planned, review) = plan(2).await;
+    let own = commit_with(&world, &planned, review, "DELETE FROM edge").await;
     assert_refused("of a listed node", own, ProjectionMismatch);
     let other = world.plan(world.storage, world.eve).await;
-    let (other, submission) = approved(&world, other).await;
-    let foreign = commit_with(&world, &other, submission, "DELETE FROM edge").await;
+    let (other, review) = approved(&world, other).await;
+    let foreign = commit_with(&world, &other, review, "DELETE FROM edge").await;
     assert_refused("of another node", foreign, UnlistedRows);
-    commit_with(&world, &other, submission, "SELECT 1").await.unwrap();
+    commit_with(&world, &other, review, "SELECT 1").await.unwrap();
 }
 
 #[tokio::test]
@@ -207,18 +207,18 @@ async fn approved_policy_must_be_in_force() {
     let world = World::new().await;
     let stricter = world.put("policy", json!({"approvals": 2, "by_risk": {}})).await;
     let planned =
-        Submission { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
-    let (planned, submission) = approved(&world, planned).await;
+        NewReview { new_policy: Some(stricter.clone()), ..world.plan(world.web, world.ada).await };
+    let (planned, review) = approved(&world, planned).await;
     assert_refused(
         "kept",
-        commit_with(&world, &planned, submission, "SELECT 1").await,
+        commit_with(&world, &planned, review, "SELECT 1").await,
         Refusal::IncompleteProjection,
     );
     let brings = format!(
         "INSERT INTO policy (number, hash) VALUES (2, '\\x{}'); UPDATE head SET policy_number = 2",
         world::hex(&stricter)
     );
-    commit_with(&world, &planned, submission, &brings).await.unwrap();
+    commit_with(&world, &planned, review, &brings).await.unwrap();
 }
 
 #[tokio::test]
@@ -228,11 +228,11 @@ async fn transaction_commits_one_change() {
     let (_, two) = approved(&world, world.plan(world.storage, world.eve).await).await;
     let root = world.root_with(&first).await;
     let mut tx = world.db.app().begin().await.unwrap();
-    let number = world.insert_target(&mut tx, one, &root).await.unwrap();
+    let number = world.insert_blueprint(&mut tx, one, &root).await.unwrap();
     world.project(&mut tx, &first, number).await.unwrap();
     assert_refused(
         "a second one",
-        world.insert_target(&mut tx, two, &root).await,
+        world.insert_blueprint(&mut tx, two, &root).await,
         Refusal::NotNextBlueprint,
     );
 }
@@ -253,14 +253,14 @@ async fn removed_noderole_stays_removed() {
         planned.documents[0].3 = Some(world.put("node", doc).await);
         approved(&world, planned).await
     };
-    let (planned, submission) = plan(1, true).await;
-    commit_with(&world, &planned, submission, &bind_second(&world)).await.unwrap();
-    let (planned, submission) = plan(2, false).await;
+    let (planned, review) = plan(1, true).await;
+    commit_with(&world, &planned, review, &bind_second(&world)).await.unwrap();
+    let (planned, review) = plan(2, false).await;
     let unbind = "DELETE FROM edge; UPDATE step SET state = 'gone', pending = 0 WHERE rank = 1;
                   UPDATE noderole SET disposition = 'gone' WHERE instance = 1";
-    commit_with(&world, &planned, submission, unbind).await.unwrap();
+    commit_with(&world, &planned, review, unbind).await.unwrap();
 
-    let (planned, submission) = plan(3, false).await;
+    let (planned, review) = plan(3, false).await;
     for (sql, by) in [
         ("UPDATE step SET state = 'blocked', pending = 1 WHERE rank = 1", ProjectionMismatch),
         ("UPDATE step SET state = 'todo' WHERE rank = 1", Refusal::InvalidStepTransition),
@@ -273,9 +273,9 @@ async fn removed_noderole_stays_removed() {
         ("UPDATE step SET destructive = true WHERE rank = 1", UnlistedRows),
         ("UPDATE step SET content_hash = sha256('other') WHERE rank = 1", UnlistedRows),
     ] {
-        assert_refused(sql, commit_with(&world, &planned, submission, sql).await, by);
+        assert_refused(sql, commit_with(&world, &planned, review, sql).await, by);
     }
-    commit_with(&world, &planned, submission, "SELECT 1").await.unwrap();
+    commit_with(&world, &planned, review, "SELECT 1").await.unwrap();
 }
 
 #[tokio::test]
@@ -302,17 +302,17 @@ async fn commit_cancels_runs_that_it_replaces() {
         .await
         .unwrap();
     let planned = world.plan(world.web, world.ada).await;
-    let (planned, submission) = approved(&world, planned).await;
+    let (planned, review) = approved(&world, planned).await;
     let cancel = |by: &str| {
         format!(
             "UPDATE run SET cancel_requested = true, superseded = true, error = 'canceled by {by}'"
         )
     };
     for by in ["ada", "the commit of blueprint 9"] {
-        let refused = commit_with(&world, &planned, submission, &cancel(by)).await;
+        let refused = commit_with(&world, &planned, review, &cancel(by)).await;
         assert_refused(by, refused, Refusal::PersonMismatch);
     }
-    commit_with(&world, &planned, submission, &cancel("the commit of blueprint 2")).await.unwrap();
+    commit_with(&world, &planned, review, &cancel("the commit of blueprint 2")).await.unwrap();
 }
 
 #[tokio::test]
@@ -332,7 +332,7 @@ async fn milestone_does_not_pass_without_its_edges() {
     );
     let mut planned = world.plan(world.web, world.ada).await;
     planned.documents[0].3 = Some(world.put("node", doc).await);
-    let (planned, submission) = approved(&world, planned).await;
+    let (planned, review) = approved(&world, planned).await;
     let edge = "INSERT INTO edge SELECT c.id, p.id, 'hard' FROM step c, step p
                 WHERE c.immediate AND p.rank = 0 AND p.node_id = c.node_id";
     let bind = format!(
@@ -351,7 +351,7 @@ async fn milestone_does_not_pass_without_its_edges() {
     let around = format!(
         "{bind}; DELETE FROM edge WHERE child = (SELECT id FROM step WHERE immediate); {active}; {edge}"
     );
-    let refused = commit_with(&world, &planned, submission, &around).await;
+    let refused = commit_with(&world, &planned, review, &around).await;
     assert_refused("its edges were gone meanwhile", refused, ProjectionMismatch);
-    commit_with(&world, &planned, submission, &bind).await.unwrap();
+    commit_with(&world, &planned, review, &bind).await.unwrap();
 }

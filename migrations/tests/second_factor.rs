@@ -58,9 +58,9 @@ impl World {
     }
 }
 
-fn approval(submission: i64, person: Uuid) -> String {
+fn approval(review: i64, person: Uuid) -> String {
     format!(
-        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({submission}, '{person}', 'approve')"
+        "INSERT INTO verdict (review_id, person_id, kind) VALUES ({review}, '{person}', 'approve')"
     )
 }
 
@@ -79,16 +79,16 @@ fn enrol_passkey(person: Uuid) -> String {
 async fn session_without_its_factor_writes_nothing() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     world.app_of(world.bo).await;
-    let approve = approval(submission, world.bo);
+    let approve = approval(review, world.bo);
     assert_refused(
         "a verdict",
         world.app_as(world.bo, &approve).await,
         Refusal::SecondFactorRequired,
     );
     let comment = format!(
-        "INSERT INTO comment (review_id, person_id, body) VALUES ({submission}, '{}', 'x')",
+        "INSERT INTO comment (review_id, person_id, body) VALUES ({review}, '{}', 'x')",
         world.bo
     );
     assert!(world.app_as(world.bo, &comment).await.is_err(), "a comment");
@@ -96,11 +96,7 @@ async fn session_without_its_factor_writes_nothing() {
     assert_eq!(world.app_as(world.bo, &approve).await.unwrap(), 1);
 
     world.app_of(world.ada).await;
-    assert_refused(
-        "a commit",
-        world.commit(&planned, submission).await,
-        Refusal::SecondFactorRequired,
-    );
+    assert_refused("a commit", world.commit(&planned, review).await, Refusal::SecondFactorRequired);
     assert!(world.switch(false).await.is_err(), "the switch");
     world
         .owner(
@@ -123,9 +119,9 @@ async fn session_without_its_factor_writes_nothing() {
 async fn policy_requires_enrolment_before_anything() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
-    let submission = world.submit(&planned).await.unwrap();
+    let review = world.submit(&planned).await.unwrap();
     world.demand().await;
-    let approve = approval(submission, world.bo);
+    let approve = approval(review, world.bo);
     assert_refused("bo", world.app_as(world.bo, &approve).await, Refusal::SecondFactorRequired);
     world.app_as(world.bo, &enrol_app(world.bo)).await.unwrap();
     assert_refused(

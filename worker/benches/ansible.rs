@@ -50,7 +50,7 @@ fn main() {
     }
 }
 
-fn told(who: &str, took: Duration) {
+fn report(who: &str, took: Duration) {
     let tasks = NODES * TASKS;
     let a_second = tasks as f64 / took.as_secs_f64();
     println!(
@@ -94,7 +94,7 @@ async fn ours(testbed: &Testbed) {
         assert_eq!(cluster.count("step WHERE state = 'error'").await, 0);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    told("gantry", begun.elapsed());
+    report("gantry", begun.elapsed());
     let _ = stop.send(());
     let _ = running.await;
 }
@@ -150,7 +150,7 @@ fn theirs(testbed: &Testbed, programs: &Path, folder: &Path, module: &str) {
         .expect("ansible-playbook");
     let took = begun.elapsed();
     match output.status.success() {
-        true => told(&format!("ansible-playbook ({module})"), took),
+        true => report(&format!("ansible-playbook ({module})"), took),
         false => println!(
             "ansible-playbook ({module}): {}{}",
             String::from_utf8_lossy(&output.stdout),

@@ -96,13 +96,13 @@ async fn measure(size: i64) {
     let edges = cluster.count("edge").await;
     println!(
         "{steps} steps, {edges} edges: claim {}, lease {}, finish {}",
-        told(&mut claims),
-        told(&mut leases),
-        told(&mut finishes)
+        report(&mut claims),
+        report(&mut leases),
+        report(&mut finishes)
     );
 }
 
-fn told(times: &mut Vec<Duration>) -> String {
+fn report(times: &mut Vec<Duration>) -> String {
     times.drain(..WARM);
     times.sort();
     format!("{:.2?} (p99 {:.2?})", times[times.len() / 2], times[times.len() * 99 / 100])

@@ -92,17 +92,17 @@ impl<S: Sort> ListAddress<S> {
     }
 
     /// Adds a filter, unless `value` is empty. `label` is shown before the value.
-    pub fn asked(self, name: &'static str, label: &'static str, value: &str) -> Self {
+    pub fn with_filter(self, name: &'static str, label: &'static str, value: &str) -> Self {
         self.having(name, value, Role::Narrows(label))
     }
 
     /// Adds a parameter that selects one of several lists. It is kept in links and is no filter.
-    pub fn kept(self, name: &'static str, value: &str) -> Self {
+    pub fn with_list(self, name: &'static str, value: &str) -> Self {
         self.having(name, value, Role::Which)
     }
 
     /// Adds a parameter for content next to the list. It is kept in links and is no filter.
-    pub fn beside(self, name: &'static str, value: &str) -> Self {
+    pub fn with_panel(self, name: &'static str, value: &str) -> Self {
         self.having(name, value, Role::Beside)
     }
 
@@ -476,7 +476,7 @@ fn form(
     };
     let options = orders.into_iter().map(option).collect_view();
     let hidden = |(name, value): (&'static str, String)| view! { <input type="hidden" name=name value=value/> };
-    let kept = move || kept.get().into_iter().map(hidden).collect_view();
+    let with_list = move || kept.get().into_iter().map(hidden).collect_view();
     let clear = move || {
         let all = clear.get();
         all.map(
@@ -596,7 +596,7 @@ pub fn choice_field(
 /// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
 pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
     let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
-    let kept = move || {
+    let with_list = move || {
         let listed = listed.read();
         let keep = |(name, value): (&str, &str)| {
             let (name, value) = (name.to_owned(), value.to_owned());
@@ -624,7 +624,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
         <details class="more choose">
             <summary>{icon(Icon::Right)} "Columns"</summary>
             <QueryForm place=path class="fields" role="form">
-                {kept}
+                {with_list}
                 {first}
                 <fieldset class="choices">
                     <legend class="unseen">"Columns"</legend>
@@ -748,7 +748,7 @@ mod tests {
             query.insert((*name).to_owned(), (*value).to_owned());
         }
         let filter = query.get("filter").unwrap_or_default();
-        ListAddress::read("/nodes", &query, "after").asked("filter", "name contains", &filter)
+        ListAddress::read("/nodes", &query, "after").with_filter("filter", "name contains", &filter)
     }
 
     #[test]

@@ -159,7 +159,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     /// Parses the address.
     fn read(self, query: &ParamsMap) -> ListAddress<Self::Sort> {
         let listed = ListAddress::read(self.path(), query, Self::PLACE);
-        asked(listed, Self::FIELDS, |name| query.get(name).unwrap_or_default())
+        with_fields(listed, Self::FIELDS, |name| query.get(name).unwrap_or_default())
     }
 
     /// The first page of the same list, with one more filter.
@@ -170,7 +170,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
         value: &str,
     ) -> ListAddress<Self::Sort> {
         let said = |word: &str| if word == name { value.to_owned() } else { listed.word(word) };
-        asked(listed.bare(), Self::FIELDS, said)
+        with_fields(listed.bare(), Self::FIELDS, said)
     }
 
     /// The message instead of rows. A list with several empty states overrides it.
@@ -208,14 +208,14 @@ pub trait ListPage: Copy + Send + Sync + 'static {
 }
 
 /// Adds the values of these fields to a list's address.
-pub fn asked<S: Sort>(
+pub fn with_fields<S: Sort>(
     listed: ListAddress<S>,
     fields: &[Field],
     said: impl Fn(&str) -> String,
 ) -> ListAddress<S> {
     fields
         .iter()
-        .fold(listed, |listed, field| listed.asked(field.name, field.says, &said(field.name)))
+        .fold(listed, |listed, field| listed.with_filter(field.name, field.says, &said(field.name)))
 }
 
 /// The context of a row.

@@ -76,7 +76,7 @@ pub fn problem_page_with(problem: Problem, ways: AnyView) -> AnyView {
     let title = problem.title.clone();
     view! {
         <Title text=title.clone()/>
-        {said(problem, view! { <h1>{title}</h1> }.into_any(), ways)}
+        {problem_card(problem, view! { <h1>{title}</h1> }.into_any(), ways)}
     }
     .into_any()
 }
@@ -84,10 +84,10 @@ pub fn problem_page_with(problem: Problem, ways: AnyView) -> AnyView {
 /// A part of a page that could not be loaded, with links.
 pub fn problem_in_page(problem: Problem, ways: AnyView) -> AnyView {
     let title = problem.title.clone();
-    said(problem, view! { <h2>{title}</h2> }.into_any(), ways)
+    problem_card(problem, view! { <h2>{title}</h2> }.into_any(), ways)
 }
 
-fn said(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
+fn problem_card(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
     let is_missing = problem.status == 404;
     view! {
         <div class="empty card" data-status=problem.status.to_string()>

@@ -25,10 +25,10 @@ where
 {
     let uses = RwSignal::new(0_u32);
     on_success(action, move |_| uses.update(|uses| *uses = uses.wrapping_add(1)));
-    by_submission(uses, Refused::of(action), Arc::new(fields))
+    by_review(uses, Refused::of(action), Arc::new(fields))
 }
 
-fn by_submission(
+fn by_review(
     uses: RwSignal<u32>,
     first: Refused,
     fields: Arc<dyn Fn(Refused) -> AnyView + Send + Sync>,

@@ -18,7 +18,7 @@ use super::{server_functions, theme};
 use crate::addresses;
 use crate::components::{Dialog, DialogHandle, Icon, ProblemNotice, icon};
 use crate::pages::{board, search};
-use crate::search_results::{Act, Choice, asked, commands, offers, pages};
+use crate::search_results::{Act, Choice, commands, offers, pages, search_text};
 
 /// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
@@ -86,7 +86,7 @@ impl Offer {
 /// Pages and commands that match a text, followed by the server's hits. Hits for an earlier text
 /// are filtered by the current one.
 fn offered(text: &str, (of, found): &(String, SearchResults)) -> Vec<Choice> {
-    let wanted = asked(text);
+    let wanted = search_text(text);
     let small = wanted.to_lowercase();
     let fits = |choice: &Choice| of == wanted || choice.name.to_lowercase().contains(&small);
     let hits =
@@ -162,7 +162,7 @@ pub(super) fn Palette() -> impl IntoView {
                 <Field offer press/>
                 <ProblemNotice problem=problem/>
                 <Options offer run/>
-                <p class="muted" role="status">{move || said(offer, busy.get())}</p>
+                <p class="muted" role="status">{move || result_count(offer, busy.get())}</p>
             </div>
         </Dialog>
     }
@@ -217,7 +217,7 @@ fn Options(offer: Offer, run: impl Fn(Act) + Clone + Send + Sync + 'static) -> i
 }
 
 /// The number of options, for screen readers.
-fn said(offer: Offer, busy: bool) -> String {
+fn result_count(offer: Offer, busy: bool) -> String {
     let n = offer.choices.read().len();
     match (n, busy) {
         (0, true) => "Searching".to_owned(),
@@ -266,7 +266,7 @@ fn runner(
 fn search_when_typed(offer: Offer, problem: RwSignal<Option<Problem>>, busy: RwSignal<bool>) {
     let turn = StoredValue::new(0_u32);
     Effect::new(move |_| {
-        let text = asked(&offer.text.read()).to_owned();
+        let text = search_text(&offer.text.read()).to_owned();
         let Some(mine) = turn.try_update_value(|turn| {
             *turn = turn.wrapping_add(1);
             *turn

@@ -133,7 +133,7 @@ fn one(
         "" => "box".to_owned(),
         mark => format!("box {mark}"),
     };
-    let said = short(&scale.said(vertex));
+    let said = short(&scale.box_text(vertex));
     let label = accessible_name(vertex, &said);
     view! {
         <g transform=format!("translate({x} {y})")>
@@ -178,7 +178,7 @@ fn accessible_name(vertex: &GraphVertex, said: &str) -> String {
     let shown = [Some(short(&box_title(vertex))), members(vertex), Some(said.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let trail = on_trail(vertex).map(|words| format!(", {words}")).unwrap_or_default();
-    let whole = format!("{}, {}", named(vertex), super::said(vertex));
+    let whole = format!("{}, {}", named(vertex), super::state_text(vertex));
     match shown.contains('…') {
         true => format!("{shown}, in {}{trail}: {whole}", vertex.deployment),
         false => format!("{shown}, in {}{trail}", vertex.deployment),

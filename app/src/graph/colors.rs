@@ -7,7 +7,7 @@ use api::views::graph::{Appearance, GraphVertex, GraphView};
 use engine::counting::many;
 
 use super::address::ColorBy;
-use super::{said, state_style, worst_state};
+use super::{state_style, state_text, worst_state};
 use crate::components::Icon;
 
 /// Colors that people can distinguish at a glance. Further values share the last one or are
@@ -76,13 +76,13 @@ impl Scale {
     }
 
     /// The text below a box's bar.
-    pub(crate) fn said(&self, vertex: &GraphVertex) -> String {
+    pub(crate) fn box_text(&self, vertex: &GraphVertex) -> String {
         let word = match self.color {
-            ColorBy::State => return said(vertex),
+            ColorBy::State => return state_text(vertex),
             ColorBy::Wave => wave(vertex),
             ColorBy::Owner => format!("in {}", vertex.deployment),
         };
-        let said = said(vertex);
+        let said = state_text(vertex);
         if said.is_empty() { word } else { format!("{word} · {said}") }
     }
 
@@ -186,7 +186,7 @@ pub(crate) mod tests {
         }
     }
 
-    fn told(scale: &Scale) -> Vec<String> {
+    fn legend_of(scale: &Scale) -> Vec<String> {
         scale.legend().into_iter().map(|entry| format!("{} {}", entry.tone, entry.words)).collect()
     }
 
@@ -213,7 +213,7 @@ pub(crate) mod tests {
     fn excess_waves_and_owners_share_colors() {
         let waves = Scale::of(&view(&["w"; 14]), ColorBy::Wave);
         assert_eq!(
-            told(&waves),
+            legend_of(&waves),
             [
                 "tone-1 waves 1–3",
                 "tone-2 waves 4–6",
@@ -223,9 +223,9 @@ pub(crate) mod tests {
             ]
         );
         let owners = Scale::of(&view(&["a", "b", "c", "d", "e", "f", "g"]), ColorBy::Owner);
-        assert_eq!(told(&owners)[4..], ["tone-5 e", "tone-6 2 others"]);
+        assert_eq!(legend_of(&owners)[4..], ["tone-5 e", "tone-6 2 others"]);
         assert_eq!(
-            told(&Scale::of(&view(&["a"; 2]), ColorBy::State)),
+            legend_of(&Scale::of(&view(&["a"; 2]), ColorBy::State)),
             ["active 2 active", "proposed 2 added"]
         );
     }
@@ -233,9 +233,9 @@ pub(crate) mod tests {
     #[test]
     fn box_text_names_its_color() {
         let view = view(&["web", "db"]);
-        let said = |color| Scale::of(&view, color).said(&view.vertices[1]);
-        assert_eq!(said(ColorBy::Wave), "wave 2 · 1 active, 1 added");
-        assert_eq!(said(ColorBy::Owner), "in db · 1 active, 1 added");
-        assert_eq!(said(ColorBy::State), "1 active, 1 added");
+        let box_text = |color| Scale::of(&view, color).box_text(&view.vertices[1]);
+        assert_eq!(box_text(ColorBy::Wave), "wave 2 · 1 active, 1 added");
+        assert_eq!(box_text(ColorBy::Owner), "in db · 1 active, 1 added");
+        assert_eq!(box_text(ColorBy::State), "1 active, 1 added");
     }
 }

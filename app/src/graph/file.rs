@@ -147,7 +147,7 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
         Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
         _ => (FRAME, "1"),
     };
-    let said = scale.said(vertex);
+    let said = scale.box_text(vertex);
     let _ = write!(
         out,
         "<g transform=\"translate({x} {y})\"><title>{}</title><rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"{SURFACE}\" \

@@ -82,7 +82,7 @@ pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
 }
 
 /// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
-pub(crate) fn said(vertex: &GraphVertex) -> String {
+pub(crate) fn state_text(vertex: &GraphVertex) -> String {
     let looks = vertex
         .appearances
         .iter()

@@ -31,7 +31,7 @@ fn near(view: &GraphView) -> Near {
     near
 }
 
-fn told(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl IntoView + use<>> {
+fn edge_list(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl IntoView + use<>> {
     if ends.is_empty() {
         return None;
     }
@@ -72,7 +72,7 @@ pub(super) fn Table(shown: Shown) -> impl IntoView {
             });
             let looks = looks.collect_view();
             let [before, behind] = &near[at];
-            let (before, behind) = (told(&view, before), told(&view, behind));
+            let (before, behind) = (edge_list(&view, before), edge_list(&view, behind));
             let path = marks()
                 .then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
             view! {

@@ -224,7 +224,7 @@ pub fn Audit() -> impl IntoView {
         // An invalid start has no number. The page shows the error instead.
         let after = check.get()?.map_or(0, |check| check.after);
         let show = move |found: Option<(ChainView, String, String)>| {
-            found.map(|(found, link, list)| held(&found, &Check { after, link, list }))
+            found.map(|(found, link, list)| chain_result(&found, &Check { after, link, list }))
         };
         let ways = move || {
             let list = Entries.read(&query.read_untracked()).address();
@@ -250,7 +250,7 @@ fn invalid_start(invalid: &str) -> Failure {
 }
 
 /// The result of verifying a part of the chain.
-fn held(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
+fn chain_result(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView {
     let other = (!link.is_empty() && *link != found.chain.from.to_string()).then(|| {
         "the first link of this part differs from the last link of the part before it".to_owned()
     });

@@ -97,9 +97,9 @@ fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
     let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
     let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
     let line = ListAddress::read(addresses::BLUEPRINTS, query, PLACE);
-    line.asked("deployment", "deployment is", &deployment)
-        .beside("from", &from)
-        .beside("to", &to)
+    line.with_filter("deployment", "deployment is", &deployment)
+        .with_panel("from", &from)
+        .with_panel("to", &to)
         .with_known_params(query, &["deployment", "from", "to"])
 }
 
@@ -253,8 +253,8 @@ fn row(
     let target = target.get_untracked();
     let number = target.number;
     let about = match target.review {
-        Some(submission) => {
-            view! { <a class="main" href=addresses::review(submission)><bdi>{target.title.clone()}</bdi></a> }.into_any()
+        Some(review) => {
+            view! { <a class="main" href=addresses::review(review)><bdi>{target.title.clone()}</bdi></a> }.into_any()
         }
         None => view! { <bdi>{target.title.clone()}</bdi> }.into_any(),
     };

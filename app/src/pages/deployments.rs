@@ -153,11 +153,11 @@ impl ListPage for AllDeployments {
         };
         let depth = move || if is_tree { deployment.read().depth } else { 0 };
         let under_way = move || {
-            let (proposal, submission) = (deployment.read().proposal, deployment.read().review);
+            let (proposal, review) = (deployment.read().proposal, deployment.read().review);
             let proposed = proposal.map(
                 |_| view! { <a class="pill" data-state="proposed" href=board>{icon(Icon::Proposed)} "PROPOSED"</a> },
             );
-            let submitted = submission.map(|id| {
+            let submitted = review.map(|id| {
                 view! { <a class="pill" data-state="warn" href=addresses::review(id)>{icon(Icon::Review)} "in review " {id.0}</a> }
             });
             (proposed, submitted)

@@ -35,7 +35,9 @@ use crate::live::{Event, NOW, use_live};
 use crate::pages::edits::{Alone, LabelStyle};
 use crate::pages::nodes::server_functions::DeleteNode;
 use crate::validation;
-use server_functions::{ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetAvailable};
+use server_functions::{
+    ChangeNode, CreateNodeToken, ProposeChange, RevokeNodeToken, SetMaintenance,
+};
 
 /// The maximum number of topics for the deployments of the node's noderoles.
 const DEPLOYMENTS: usize = 16;
@@ -247,7 +249,7 @@ fn join_phase_text(word: &str) -> &'static str {
 #[component]
 fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
-    let set = ServerAction::<SetAvailable>::new();
+    let set = ServerAction::<SetMaintenance>::new();
     on_success(set, move |()| feed.now());
     let is_out = Memo::new(move |_| node.read().status.maintenance.is_some());
     let may = Memo::new(move |_| node.read().may_change.is_ok());
@@ -255,8 +257,8 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
     move || {
         may.get().then(|| {
             let (title, hint, label, value) = match is_out.get() {
-                true => ("Reason for the end of maintenance", "New runs can start again.", "End maintenance", "true"),
-                false => ("Reason for maintenance", "No new runs start. Steps keep their states, and current runs finish.", "Start maintenance", "false"),
+                true => ("Reason for the end of maintenance", "New runs can start again.", "End maintenance", "false"),
+                false => ("Reason for maintenance", "No new runs start. Steps keep their states, and current runs finish.", "Start maintenance", "true"),
             };
             let reason = reset_on_success(set, |refused| {
                 view! { <input class="input" id="service-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Reason" value=refused.typed("reason")/> }.into_any()
@@ -264,7 +266,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
             view! {
                 <ActionForm action=set attr:class="form">
                     <input type="hidden" name="node" value=id.to_string()/>
-                    <input type="hidden" name="available" value=value/>
+                    <input type="hidden" name="maintenance" value=value/>
                     <div class="field">
                         <label for="service-reason">{title}</label>
                         {reason}
@@ -273,10 +275,10 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
                     <ProblemNotice problem=problem_of(set)/>
                     <EquivalentCommands of=move |typed: FormValues| {
                         let version = node.read().version;
-                        vec![api::calls::set_available(id, version, is_out.get(), &typed.or("reason", "WHY"))]
+                        vec![api::calls::set_maintenance(id, version, !is_out.get(), &typed.or("reason", "WHY"))]
                     }/>
                     <div class="buttons">
-                        <button class="button" type="submit" disabled=move || set.pending().get()>{icon(if value == "true" { Icon::Run } else { Icon::Paused })} {label}</button>
+                        <button class="button" type="submit" disabled=move || set.pending().get()>{icon(if value == "true" { Icon::Paused } else { Icon::Run })} {label}</button>
                     </div>
                 </ActionForm>
             }
@@ -565,7 +567,7 @@ fn HealthChecks(feed: Feed<NodeView>) -> impl IntoView {
 }
 
 /// The result of a health check, in a word.
-fn came(reached: bool) -> impl IntoView {
+fn health_check_result(reached: bool) -> impl IntoView {
     let (color, shape, word) = match reached {
         true => ("active", Icon::Active, "reached"),
         false => ("error", Icon::Dead, "not reached"),
@@ -579,7 +581,7 @@ fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
         view! {
             <tr>
                 <td><Moment at=look.at/></td>
-                <td data-label="Result">{came(look.reached)}</td>
+                <td data-label="Result">{health_check_result(look.reached)}</td>
                 <td data-label="Address and error">{check_details(&look)}</td>
                 <td data-label="Duration" class="num">{look.took_ms} " ms"</td>
                 <td data-label="Worker" class="muted">{look.by}</td>

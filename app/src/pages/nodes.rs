@@ -58,7 +58,7 @@ impl ListPage for AllNodes {
             vec![
                 ("alive", "alive"),
                 ("dead", "dead"),
-                ("unavailable", "in maintenance"),
+                ("maintenance", "in maintenance"),
                 ("record", "in no blueprint"),
             ]
         }),
@@ -336,7 +336,7 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
 }
 
 /// The node that the form describes. An example while the form is empty.
-fn wished(typed: FormValues) -> NewNode {
+fn described_node(typed: FormValues) -> NewNode {
     let named = ["fqdn", "mac", "serial"].iter().any(|field| typed.is_checked(field));
     NewNode {
         fqdn: if named { typed.get("fqdn") } else { "NAME.EXAMPLE.COM".into() },
@@ -446,7 +446,7 @@ fn AddNodeDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
                 </div>
             </details>
             <ProblemNotice problem=problem_of(add)/>
-            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_node(&wished(typed))]/>
+            <EquivalentCommands of=move |typed: FormValues| vec![api::calls::add_node(&described_node(typed))]/>
         }
         .into_any()
     });

@@ -269,7 +269,7 @@ fn SystemStatus(overview: Memo<Overview>) -> impl IntoView {
                     ", "
                     <a href=addresses::nodes_in_state(NodeState::Dead)><span class="num">{move || overview.read().nodes.dead}</span> " dead"</a>
                     ", "
-                    <a href=addresses::nodes_in_state(NodeState::Unavailable)><span class="num">{move || overview.read().nodes.unavailable}</span> " in maintenance"</a>
+                    <a href=addresses::nodes_in_state(NodeState::Maintenance)><span class="num">{move || overview.read().nodes.maintenance}</span> " in maintenance"</a>
                 </dd>
                 <dt>"Deployments"</dt>
                 <dd>
@@ -346,7 +346,7 @@ mod tests {
             blueprint: BlueprintNumber(7),
             enabled: true,
             deployments: DeploymentTally { all: 3, on_hold: 0, proposed: 1 },
-            nodes: NodeTally { all: 2, dead: 0, unavailable: 0 },
+            nodes: NodeTally { all: 2, dead: 0, maintenance: 0 },
             steps: StateCounts { active: 4, ..StateCounts::default() },
             stuck: Vec::new(),
             reviews: ReviewCount::default(),

@@ -34,9 +34,9 @@ const SORTS: &[(PendingSort, &str)] = &[(PendingSort::Since, "pending since")];
 fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
     let word = |name: &str| query.get(name).unwrap_or_default();
     ListAddress::read(addresses::PENDING, query, PLACE)
-        .asked("deployment", "deployment is", &word("deployment"))
-        .asked("node", "node is", &word("node"))
-        .kept("reason", &word("reason"))
+        .with_filter("deployment", "deployment is", &word("deployment"))
+        .with_filter("node", "node is", &word("node"))
+        .with_list("reason", &word("reason"))
 }
 
 /// The address of a filtered list.

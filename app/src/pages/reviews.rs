@@ -21,7 +21,7 @@ use crate::addresses;
 use crate::clock::Moment;
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of, hidden};
-use crate::components::list_page::{Field, ListOf, ListPage, With, asked};
+use crate::components::list_page::{Field, ListOf, ListPage, With, with_fields};
 use crate::components::{Empty, Icon, icon};
 use crate::failure::{Failure, ServerResult};
 #[cfg(feature = "ssr")]
@@ -98,8 +98,8 @@ fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: ReviewFilter) -> Strin
     } else {
         whose
     };
-    let kept = listed.bare().kept(STATE, state_param(of)).kept(OWNER, owner_param(whose));
-    asked(kept, Changes::FIELDS, |name| listed.word(name)).address()
+    let kept = listed.bare().with_list(STATE, state_param(of)).with_list(OWNER, owner_param(whose));
+    with_fields(kept, Changes::FIELDS, |name| listed.word(name)).address()
 }
 
 /// The order of proposals that corresponds to an order of reviews. Their keys have the same types,
@@ -183,9 +183,9 @@ impl ListPage for Changes {
             Some(word(name)).filter(|said| said != usual).unwrap_or_default()
         };
         let listed = ListAddress::read(self.path(), query, Self::PLACE)
-            .kept(STATE, &usual(STATE, ReviewStateFilter::Open.as_str()))
-            .kept(OWNER, &usual(OWNER, ReviewFilter::All.as_str()));
-        asked(listed, Self::FIELDS, word)
+            .with_list(STATE, &usual(STATE, ReviewStateFilter::Open.as_str()))
+            .with_list(OWNER, &usual(OWNER, ReviewFilter::All.as_str()));
+        with_fields(listed, Self::FIELDS, word)
     }
 
     async fn fetch(self, listed: ListAddress<ReviewSort>) -> ServerResult<Page> {

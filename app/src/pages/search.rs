@@ -16,7 +16,7 @@ use crate::components::{
 use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
-use crate::search_results::{Act, Choice, asked, heading, offers, pages};
+use crate::search_results::{Act, Choice, heading, offers, pages, search_text};
 
 #[component]
 pub fn Search() -> impl IntoView {
@@ -24,11 +24,11 @@ pub fn Search() -> impl IntoView {
     let text = Memo::new(move |_| query.read().get("q").unwrap_or_default().trim().to_owned());
     let found = Resource::new(
         move || text.get(),
-        |text| async move { search(asked(&text).to_owned()).await },
+        |text| async move { search(search_text(&text).to_owned()).await },
     );
     let same = move |_: FormValues| {
         let text = text.read();
-        let wanted = asked(&text);
+        let wanted = search_text(&text);
         if wanted.is_empty() { Vec::new() } else { vec![api::calls::search(wanted)] }
     };
     view! {

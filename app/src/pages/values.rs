@@ -89,7 +89,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn wanted(&self) -> ServerResult<ValuesQuery> {
+    fn query(&self) -> ServerResult<ValuesQuery> {
         let own =
             one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
         Ok(ValuesQuery {
@@ -116,7 +116,7 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
     let of = Memo::new(move |_| meant(&asked.read().id));
     let fetch = move |asked: Asked| async move {
         let of = meant(&asked.id).ok_or_else(missing)?;
-        let wanted = asked.wanted()?;
+        let wanted = asked.query()?;
         Ok((of, wanted.clone(), of.ask(wanted).await?))
     };
     let values = Resource::new(move || asked.get(), fetch);
@@ -131,7 +131,7 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
     };
     let same = move |_: FormValues| {
         let (asked, of) = (asked.read(), of.get());
-        of.zip(asked.wanted().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
+        of.zip(asked.query().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
     };
     let say = move |problem| {
         problem_in_page(problem, correction_links(of.get_untracked(), &asked.read_untracked()))
@@ -340,12 +340,12 @@ mod tests {
     #[test]
     fn values_query_round_trips_through_address() {
         let of = Of::Run(RunId(7));
-        let wanted = |find: &str, after: Option<&str>, own: bool| {
+        let query = |find: &str, after: Option<&str>, own: bool| {
             address(of, &ValuesQuery { find: find.into(), after: after.map(str::to_owned), own })
         };
-        assert_eq!(wanted("", None, false), "/runs/7/data");
+        assert_eq!(query("", None, false), "/runs/7/data");
         assert_eq!(
-            wanted("a b", Some("/x~1y"), true),
+            query("a b", Some("/x~1y"), true),
             "/runs/7/data?own=true&find=a%20b&after=%2Fx~1y"
         );
     }

@@ -200,7 +200,7 @@ async fn node_change_commands_name_displayed_version() {
     };
     let lines = [
         format!("-H 'If-Match: \"{version}\"' -X PUT --json"),
-        format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/availability\""),
+        format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/maintenance\""),
         format!("gantry node start-maintenance {id} --reason WHY --version {version}"),
         format!("gantry node edit {id} --description TEXT --version {version}"),
         format!("\"$GANTRY_SERVER/api/v1/nodes/{id}/proposals\""),
@@ -269,7 +269,7 @@ const SHOWN: [(&str, &str); 42] = [
     ("RevokeNodeToken", "revoke_node_token"),
     ("RevokePasskey", "revoke_passkey"),
     ("RevokeToken", "revoke_token"),
-    ("SetAvailable", "set_available"),
+    ("SetMaintenance", "set_maintenance"),
     ("SetDisabled", "disable_person"),
     ("SetPassword", "set_password"),
     ("SignOut", "end_session"),

@@ -177,7 +177,7 @@ impl Fake {
         }
     }
 
-    pub fn told(&self, what: impl Into<String>) {
+    pub fn record(&self, what: impl Into<String>) {
         self.0.lock().expect("no test died here").told.push(what.into());
     }
 }
@@ -1438,7 +1438,7 @@ impl Fake {
         _: &Actor,
         wanted: &DeploymentsQuery,
     ) -> Result<DeploymentPage, Problem> {
-        self.told(format!("deployments {}", serde_json::to_string(&wanted).expect("words")));
+        self.record(format!("deployments {}", serde_json::to_string(&wanted).expect("words")));
         self.read(|world| {
             let fits =
                 |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&wanted.filter);
@@ -1483,7 +1483,7 @@ impl Fake {
         _: DeploymentId,
         nodes: Vec<NodeId>,
     ) -> Result<DropPreview, Problem> {
-        self.told(format!("lift {}", nodes.len()));
+        self.record(format!("lift {}", nodes.len()));
         self.read(|world| world.lift.clone())
     }
     pub async fn noderole(&self, _: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
@@ -1495,7 +1495,7 @@ impl Fake {
         id: NoderoleId,
         wanted: &ValuesQuery,
     ) -> Result<ValuesView, Problem> {
-        self.told(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.record(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|_| values(id, None))
     }
     pub async fn run_values(
@@ -1606,7 +1606,7 @@ impl Fake {
         _: &Actor,
         wanted: &ProposalsQuery,
     ) -> Result<ProposalPage, Problem> {
-        self.told(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.record(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
     pub async fn planner(
@@ -1641,7 +1641,7 @@ impl Fake {
         anchors: Vec<Anchor>,
     ) -> Result<ViewedChanges, Problem> {
         let anchors: Vec<String> = anchors.iter().map(ToString::to_string).collect();
-        self.told(format!("opened {id} {}", anchors.join(" ")));
+        self.record(format!("opened {id} {}", anchors.join(" ")));
         self.read(|world| world.opened.clone())
     }
 
@@ -1650,7 +1650,7 @@ impl Fake {
         _: &Actor,
         wanted: &BlueprintsQuery,
     ) -> Result<BlueprintPage, Problem> {
-        self.told(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
+        self.record(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
         known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
     }
@@ -1670,7 +1670,7 @@ impl Fake {
         }
     }
     pub async fn record_view(&self, _: &Actor, id: ReviewId) -> Result<(), Problem> {
-        self.told(format!("look {id}"));
+        self.record(format!("look {id}"));
         Ok(())
     }
 
@@ -1681,7 +1681,7 @@ impl Fake {
         anchor: Anchor,
         body: String,
     ) -> Result<CommentId, Problem> {
-        self.told(format!("open {id} {anchor} {body}"));
+        self.record(format!("open {id} {anchor} {body}"));
         Ok(CommentId(1))
     }
 
@@ -1691,7 +1691,7 @@ impl Fake {
         thread: CommentId,
         body: String,
     ) -> Result<CommentId, Problem> {
-        self.told(format!("reply {thread} {body}"));
+        self.record(format!("reply {thread} {body}"));
         Ok(CommentId(2))
     }
 
@@ -1701,7 +1701,7 @@ impl Fake {
         thread: CommentId,
         resolved: bool,
     ) -> Result<(), Problem> {
-        self.told(format!("resolve {thread} {resolved}"));
+        self.record(format!("resolve {thread} {resolved}"));
         Ok(())
     }
 
@@ -1730,7 +1730,7 @@ impl Fake {
     }
 
     pub async fn propose(&self, _: &Actor, _: DeploymentId) -> Result<ProposalId, Problem> {
-        self.told("propose");
+        self.record("propose");
         self.0.lock().expect("no test died here").board = proposed_board();
         Ok(ProposalId(7))
     }
@@ -1739,7 +1739,7 @@ impl Fake {
         _: &Actor,
         deployment: &str,
     ) -> Result<ProposalId, Problem> {
-        self.told(format!("propose {deployment}"));
+        self.record(format!("propose {deployment}"));
         self.read(|_| ProposalId(7))
     }
     pub async fn restore(
@@ -1749,7 +1749,7 @@ impl Fake {
         target: BlueprintNumber,
         partial: bool,
     ) -> Result<Restored, Problem> {
-        self.told(format!("restore {deployment} {target} {partial}"));
+        self.record(format!("restore {deployment} {target} {partial}"));
         let mut problem = Problem::conflict(
             "not_restorable",
             "One thing of web at blueprint 1 can't be brought back.",
@@ -1764,12 +1764,12 @@ impl Fake {
         }
     }
     pub async fn propose_on_node(&self, _: &Actor, _: NodeId) -> Result<ProposalId, Problem> {
-        self.told("propose_on_node");
+        self.record("propose_on_node");
         Ok(ProposalId(9))
     }
 
     pub async fn node_proposal(&self, _: &Actor, _: ProposalId) -> Result<NodeProposal, Problem> {
-        self.told("node_proposal");
+        self.record("node_proposal");
         self.read(|world| world.node_proposal.clone())
     }
 
@@ -1796,7 +1796,7 @@ impl Fake {
         version: i32,
         edits: Vec<Edit>,
     ) -> Result<i32, Problem> {
-        self.told(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
+        self.record(format!("edit {}", serde_json::to_string(&edits).expect("JSON")));
         let mut world = self.0.lock().expect("no test died here");
         for edit in edits {
             let Edit::Bind(edit::Bind { node, role, .. }) = edit else { continue };
@@ -1910,7 +1910,7 @@ impl Fake {
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<Imported, Problem> {
         let paths: Vec<&str> = files.keys().map(String::as_str).collect();
-        self.told(format!("import {}", paths.join(" ")));
+        self.record(format!("import {}", paths.join(" ")));
         Ok(Imported {
             barclamps: vec![(
                 BarclampName::parse("demo").expect("a name"),
@@ -1923,15 +1923,15 @@ impl Fake {
         })
     }
     pub async fn undo(&self, _: &Actor, _: ProposalId, version: i32) -> Result<i32, Problem> {
-        self.told("undo");
+        self.record("undo");
         Ok(version + 1)
     }
     pub async fn redo(&self, _: &Actor, _: ProposalId, version: i32) -> Result<i32, Problem> {
-        self.told("redo");
+        self.record("redo");
         Ok(version + 1)
     }
     pub async fn discard(&self, _: &Actor, _: ProposalId, _: i32) -> Result<(), Problem> {
-        self.told("discard");
+        self.record("discard");
         self.0.lock().expect("no test died here").board = board();
         Ok(())
     }
@@ -1942,7 +1942,7 @@ impl Fake {
         _: i32,
         title: String,
     ) -> Result<ReviewId, Problem> {
-        self.told(format!("submit {title}"));
+        self.record(format!("submit {title}"));
         Ok(ReviewId(128))
     }
     pub async fn verdict_options(
@@ -1971,19 +1971,19 @@ impl Fake {
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem> {
-        self.told(format!("judge {} {reason}", kind.as_str()));
+        self.record(format!("judge {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so another person must review it."))
     }
     pub async fn commit(&self, _: &Actor, commit: ToCommit) -> Result<BlueprintNumber, Problem> {
-        self.told(if commit.cancel { "commit and cancel" } else { "commit" });
+        self.record(if commit.cancel { "commit and cancel" } else { "commit" });
         Ok(BlueprintNumber(128))
     }
     pub async fn retry(&self, _: &Actor, _: NoderoleId, reason: String) -> Result<(), Problem> {
-        self.told(format!("retry {reason}"));
+        self.record(format!("retry {reason}"));
         Ok(())
     }
     pub async fn cancel(&self, _: &Actor, _: RunId) -> Result<(), Problem> {
-        self.told("cancel");
+        self.record("cancel");
         Ok(())
     }
     pub async fn review_report(
@@ -2000,7 +2000,7 @@ impl Fake {
             false => Err(Problem::not_found(format!("Node {name} does not exist."))),
         }
     }
-    pub async fn node_looks(
+    pub async fn node_health_checks(
         &self,
         actor: &Actor,
         name: &str,
@@ -2064,20 +2064,20 @@ impl Fake {
         version: i32,
         change: NodeChange,
     ) -> Result<i32, Problem> {
-        self.told(format!(
+        self.record(format!(
             "change node {version} {}",
             serde_json::to_string(&change).expect("JSON")
         ));
         Ok(version + 1)
     }
-    pub async fn set_available(
+    pub async fn set_maintenance(
         &self,
         _: &Actor,
         _: NodeId,
-        available: bool,
+        maintenance: bool,
         reason: String,
     ) -> Result<(), Problem> {
-        self.told(format!("available {available} {reason}"));
+        self.record(format!("maintenance {maintenance} {reason}"));
         Ok(())
     }
     pub async fn mint_node_token(
@@ -2087,7 +2087,7 @@ impl Fake {
         name: String,
         days: u32,
     ) -> Result<CreatedNodeToken, Problem> {
-        self.told(format!("mint {name} {days}"));
+        self.record(format!("mint {name} {days}"));
         Ok(CreatedNodeToken { id: Uuid::from_u128(7), token: "0123abcd".into(), expires: now() })
     }
     pub async fn revoke_node_token(
@@ -2096,7 +2096,7 @@ impl Fake {
         _: NodeId,
         token: Uuid,
     ) -> Result<(), Problem> {
-        self.told(format!("revoke {token}"));
+        self.record(format!("revoke {token}"));
         Ok(())
     }
     pub async fn take_out_node(
@@ -2105,19 +2105,19 @@ impl Fake {
         node: NodeId,
         _: Option<i32>,
     ) -> Result<(), Problem> {
-        self.told(format!("take out {node}"));
+        self.record(format!("take out {node}"));
         Ok(())
     }
     pub async fn add_node(&self, _: &Actor, wish: NodeRequest) -> Result<NodeId, Problem> {
         let NodeRequest { fqdn, root, .. } = wish;
-        self.told(format!("add {fqdn} {root}"));
+        self.record(format!("add {fqdn} {root}"));
         Err(Problem::conflict(
             "duplicate_node",
             format!("{fqdn} is here already: choose another name."),
         ))
     }
     pub async fn add_nodes(&self, _: &Actor, text: &str) -> Result<AddedNodes, Problem> {
-        self.told(format!("add many {text:?}"));
+        self.record(format!("add many {text:?}"));
         let errors = text.lines().enumerate().map(|(at, line)| {
             let detail = format!("Node {line} already exists.");
             api::problem::Finding { at: format!("line {}", at + 1), detail }
@@ -2134,7 +2134,7 @@ impl Fake {
         held: bool,
         reason: String,
     ) -> Result<(), Problem> {
-        self.told(format!("hold {held} {reason}"));
+        self.record(format!("hold {held} {reason}"));
         Ok(())
     }
     pub async fn prioritise(
@@ -2144,7 +2144,7 @@ impl Fake {
         priority: i32,
         reason: String,
     ) -> Result<(), Problem> {
-        self.told(format!("priority {priority} {reason}"));
+        self.record(format!("priority {priority} {reason}"));
         Ok(())
     }
     pub async fn switch(
@@ -2153,11 +2153,11 @@ impl Fake {
         enabled: bool,
         reason: String,
     ) -> Result<BlueprintNumber, Problem> {
-        self.told(format!("switch {enabled} {reason}"));
+        self.record(format!("switch {enabled} {reason}"));
         Ok(BlueprintNumber(129))
     }
     pub async fn sign_out(&self, _: &Actor) -> Result<(), Problem> {
-        self.told("sign out");
+        self.record("sign out");
         Ok(())
     }
     pub async fn add_admin_contacts(&self, problem: Problem) -> Problem {

@@ -503,7 +503,7 @@ async fn unknown_value_is_reported_and_filter_stays() {
     for (path, said) in [
         (
             "/nodes?state=purple&filter=n1",
-            "Invalid value for state: &quot;purple&quot; does not exist. Use one of: alive, dead, unavailable, record.",
+            "Invalid value for state: &quot;purple&quot; does not exist. Use one of: alive, dead, maintenance, record.",
         ),
         (
             "/nodes?sort=color&filter=n1",

@@ -214,7 +214,7 @@ async fn node_commands_depend_on_permission() {
     let operator = get(&Fake::new(|_| {}), PAGE).await;
     operator.says(&[
         "/call/change-node",
-        "/call/set-available",
+        "/call/set-maintenance",
         "/call/mint-node-token",
         "/call/revoke-node-token",
     ]);
@@ -243,7 +243,7 @@ async fn node_commands_depend_on_permission() {
     page.says(&["ada does not have the permission operator."]);
     page.says_not(&[
         "/call/change-node",
-        "/call/set-available",
+        "/call/set-maintenance",
         "/call/mint-node-token",
         "/call/revoke-node-token",
     ]);
@@ -259,7 +259,7 @@ async fn node_is_changed_without_javascript() {
     for (call, form) in [
         ("change-node", form),
         ("change-node", format!("{node}&version=3&description=x")),
-        ("set-available", format!("{node}&available=false&reason=disks")),
+        ("set-maintenance", format!("{node}&maintenance=true&reason=disks")),
         ("mint-node-token", format!("{node}&name=unit&days=")),
         ("revoke-node-token", format!("{node}&token={}", uuid::Uuid::from_u128(7))),
         ("propose-change", format!("{node}&root=/srv/other&user=root")),
@@ -278,7 +278,7 @@ async fn node_is_changed_without_javascript() {
         "{}",
         told[1]
     );
-    assert_eq!(told[2], "available false disks");
+    assert_eq!(told[2], "maintenance true disks");
     assert!(
         told[3].starts_with("revoke 0000"),
         "a token that nobody could see is not made: {told:?}"

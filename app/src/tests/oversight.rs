@@ -94,7 +94,7 @@ impl Default for Overseen {
                 blueprint: BlueprintNumber(127),
                 enabled: true,
                 deployments: DeploymentTally { all: 3, on_hold: 1, proposed: 1 },
-                nodes: NodeTally { all: 7, dead: 1, unavailable: 2 },
+                nodes: NodeTally { all: 7, dead: 1, maintenance: 2 },
                 steps: StateCounts { blocked: 41, todo: 5, transition: 3, active: 1800, error: 1 },
                 stuck: Vec::new(),
                 reviews: ReviewCount { count: 2, more: false },
@@ -184,7 +184,7 @@ impl Fake {
     }
 
     pub async fn workers(&self, _: &Actor, wanted: &WorkersQuery) -> Result<WorkerPage, Problem> {
-        self.told(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.record(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| WorkerPage {
             workers: world.overseen.workers.clone(),
             next: world.long.then(|| Cursor::from("name~-w-9".to_owned())),
@@ -202,7 +202,7 @@ impl Fake {
     }
 
     pub async fn audit(&self, _: &Actor, wanted: &AuditQuery) -> Result<AuditPage, Problem> {
-        self.told(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.record(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
             let entries = world.overseen.entries.clone();
             world.overseen.unless_refused(AuditPage {
@@ -213,17 +213,17 @@ impl Fake {
     }
 
     pub async fn audit_chain(&self, _: &Actor, wanted: ChainQuery) -> Result<ChainView, Problem> {
-        self.told(format!("chain {}", wanted.after));
+        self.record(format!("chain {}", wanted.after));
         self.read(|world| world.overseen.unless_refused(world.overseen.chain.clone()))?
     }
 
     pub async fn search(&self, _: &Actor, wanted: &SearchQuery) -> Result<SearchResults, Problem> {
-        self.told(format!("search {}", wanted.q));
+        self.record(format!("search {}", wanted.q));
         self.read(|world| world.overseen.found.clone())
     }
 }
 
-fn told(fake: &Fake) -> Vec<String> {
+fn recorded(fake: &Fake) -> Vec<String> {
     fake.0.lock().expect("no test died here").told.clone()
 }
 
@@ -269,7 +269,7 @@ async fn overview_shows_health_and_links() {
         "href=\"/deployments?state=proposed\"",
         "href=\"/deployments?state=on_hold\"",
         "href=\"/nodes?state=dead\"",
-        "href=\"/nodes?state=unavailable\"",
+        "href=\"/nodes?state=maintenance\"",
         "href=\"/reviews/128\"",
         "Three more application nodes",
         "href=\"/workers?alive=true\"",
@@ -374,9 +374,10 @@ async fn worker_list_matches_its_address() {
         before: None,
     };
     assert!(
-        told(&fake).contains(&format!("workers {}", serde_json::to_string(&asked).expect("JSON"))),
+        recorded(&fake)
+            .contains(&format!("workers {}", serde_json::to_string(&asked).expect("JSON"))),
         "{:?}",
-        told(&fake)
+        recorded(&fake)
     );
 
     let none = |world: &mut super::fake::World| world.overseen.workers.clear();
@@ -419,9 +420,9 @@ async fn audit_filters_by_address_and_expands_entries() {
     ]);
     page.says_not(&["The chain is valid", "any</option>"]);
     assert!(
-        told(&fake).iter().any(|said| said.contains("\"since\":1795248902000")),
+        recorded(&fake).iter().any(|said| said.contains("\"since\":1795248902000")),
         "{:?}",
-        told(&fake)
+        recorded(&fake)
     );
 
     let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
@@ -443,7 +444,7 @@ async fn audit_chain_is_verified_in_parts() {
         &format!("/audit?check=10000&amp;link={hash}"),
         "not sealed yet",
     ]);
-    assert!(told(&fake).contains(&"chain 0".to_owned()));
+    assert!(recorded(&fake).contains(&"chain 0".to_owned()));
 
     let other = get(&fake, "/audit?check=10000&link=0000").await;
     other.says(&["The chain is broken", "differs from the last link of the part before it"]);
@@ -489,11 +490,11 @@ async fn search_groups_hits_by_kind() {
         ">Pages<",
     ]);
     page.says_not(&["Propose changes on web"]);
-    assert!(told(&fake).contains(&"search work".to_owned()));
+    assert!(recorded(&fake).contains(&"search work".to_owned()));
 
     let asked_nothing = Fake::new(|_| {});
     get(&asked_nothing, "/search").await.says(&["aria-label=\"Pages\"", "Blueprints"]);
-    assert!(!told(&asked_nothing).iter().any(|said| said.starts_with("search")));
+    assert!(!recorded(&asked_nothing).iter().any(|said| said.starts_with("search")));
     let none = Fake::new(|world| world.overseen.found = SearchResults::default());
     get(&none, "/search?q=zzz").await.says(&["No results"]);
     let same = get(&Fake::new(|_| {}), "/search?q=it's").await;

@@ -143,7 +143,7 @@ pub struct Side {
 impl std::fmt::Display for Side {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match (self.review, self.blueprint) {
-            (Some(submission), _) => write!(f, "review {submission}")?,
+            (Some(review), _) => write!(f, "review {review}")?,
             (None, Some(target)) => write!(f, "blueprint {target}")?,
             (None, None) => f.write_str("blueprint")?,
         }

@@ -29,7 +29,7 @@ pub struct NodeView {
     pub deployment_id: DeploymentId,
     /// Whether the node is in no blueprint.
     pub record: bool,
-    /// Health and availability.
+    /// Health and maintenance.
     pub status: NodeStatus,
     /// Connection to the node.
     pub connection: NodeConnection,
@@ -57,7 +57,7 @@ pub struct NodeView {
     pub reports: Vec<ReportView>,
     /// Tokens of the node, valid ones first.
     pub tokens: Vec<NodeToken>,
-    /// Whether you can change the node, its availability and its tokens. Otherwise the reason.
+    /// Whether you can change the node, its maintenance and its tokens. Otherwise the reason.
     #[serde(with = "crate::allowed")]
     #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
     pub may_change: Result<(), String>,
@@ -65,7 +65,7 @@ pub struct NodeView {
     pub cursor: i64,
 }
 
-/// Health and availability of a node.
+/// Health and maintenance of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeStatus {
@@ -414,19 +414,19 @@ pub enum NodeState {
     /// Health checks do not reach the node.
     Dead,
     /// The node is in maintenance.
-    Unavailable,
+    Maintenance,
     /// The node is in no blueprint.
     Record,
 }
 
 impl NodeState {
-    pub const EVERY: [Self; 4] = [Self::Alive, Self::Dead, Self::Unavailable, Self::Record];
+    pub const EVERY: [Self; 4] = [Self::Alive, Self::Dead, Self::Maintenance, Self::Record];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Alive => "alive",
             Self::Dead => "dead",
-            Self::Unavailable => "unavailable",
+            Self::Maintenance => "maintenance",
             Self::Record => "record",
         }
     }

@@ -110,7 +110,7 @@ pub struct NodeTally {
     /// Dead nodes.
     pub dead: i64,
     /// Nodes in maintenance.
-    pub unavailable: i64,
+    pub maintenance: i64,
 }
 
 /// Numbers of open runs.

@@ -65,7 +65,7 @@ pub const DEPLOYMENT_PROPOSAL: &str = "on_deployment";
 /// Shortens the words of an error message that are longer than `ERROR_WORD`, and the message to
 /// `ERROR_TEXT`. A message can quote a value of any length from the request; the advice after it is
 /// kept.
-pub fn told(text: String) -> String {
+pub fn shortened(text: String) -> String {
     if text.len() <= limits::ERROR_WORD {
         return text;
     }
@@ -100,7 +100,7 @@ impl Problem {
             code: code.into(),
             title: title.into(),
             status,
-            detail: told(detail.into()),
+            detail: shortened(detail.into()),
             errors: Vec::new(),
             needs_admin: false,
             again_after: None,
@@ -187,9 +187,9 @@ mod tests {
             &"x".repeat(limits::ERROR_WORD),
             &"No end. ".repeat(100),
         ] {
-            assert_eq!(told(short.to_owned()), short);
+            assert_eq!(shortened(short.to_owned()), short);
         }
-        assert_eq!(told("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::ERROR_WORD)));
+        assert_eq!(shortened("!".repeat(400)), format!("{}…!!!", "!".repeat(limits::ERROR_WORD)));
     }
 
     #[test]

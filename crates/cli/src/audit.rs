@@ -134,7 +134,7 @@ fn verified(verify: &Verify) -> Result<()> {
     if verify.json {
         println!("{}", serde_json::to_string_pretty(&proof)?);
     } else {
-        println!("{}", told(&proof, expected));
+        println!("{}", summary(&proof, expected));
     }
     Ok(())
 }
@@ -205,7 +205,7 @@ fn read(mut check: Check, mut lines: impl BufRead) -> Result<Verification> {
     Ok(check.finish()?)
 }
 
-fn told(proof: &Verification, expected: usize) -> String {
+fn summary(proof: &Verification, expected: usize) -> String {
     let (chain, totals) = (&proof.chain, &proof.totals);
     if chain.last == 0 || chain.first == 0 {
         return "The export is empty: no entries are sealed.".to_owned();

@@ -95,7 +95,7 @@ pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
 }
 
 async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), OpenError> {
-    let said = |error| told(error, options);
+    let said = |error| explained(error, options);
     // The owner of a table can disable its triggers.
     let owns_tables: bool = sqlx::query_scalar(
         "SELECT coalesce(bool_or(pg_has_role(relowner, 'USAGE')), false)
@@ -201,7 +201,7 @@ async fn fits(store: &Store, name: &str, owns_tables: bool, role: Role) -> Resul
 }
 
 /// Explains a failed connection and how to solve the problem.
-fn told(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
+fn explained(error: sqlx::Error, options: &PgConnectOptions) -> OpenError {
     let role = options.get_username();
     let location = match options.get_socket() {
         Some(folder) => format!("in the folder {}", folder.display()),
@@ -259,7 +259,7 @@ mod tests {
         let socket_options =
             address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
         let (OpenError::Temporary(why) | OpenError::Permanent(why)) =
-            told(sqlx::Error::PoolTimedOut, &socket_options);
+            explained(sqlx::Error::PoolTimedOut, &socket_options);
         assert!(
             why.to_string().contains("in the folder /srv/gantry/socket does not answer"),
             "{why}"

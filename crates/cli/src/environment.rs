@@ -43,10 +43,10 @@ const MAX_WARNINGS: usize = 20;
 
 /// The warnings for the current environment.
 pub fn warnings(command: &Command) -> Vec<String> {
-    said(std::env::vars_os().map(|(name, _)| name), command)
+    warnings_of(std::env::vars_os().map(|(name, _)| name), command)
 }
 
-fn said(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String> {
+fn warnings_of(names: impl Iterator<Item = OsString>, command: &Command) -> Vec<String> {
     let other_variables = OTHER_VARIABLES.into_iter().map(str::to_owned);
     let known: BTreeMap<String, String> = configuration::variables(command)
         .chain(other_variables)
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn of(names: &[&str]) -> Vec<String> {
-        said(names.iter().map(OsString::from), &crate::command())
+        warnings_of(names.iter().map(OsString::from), &crate::command())
     }
 
     #[test]
@@ -138,6 +138,6 @@ mod tests {
             names.extend(ours.map(OsString::from));
         }
         assert!(names.len() > 50, "{names:?}");
-        assert_eq!(said(names.into_iter(), &crate::command()), Vec::<String>::new());
+        assert_eq!(warnings_of(names.into_iter(), &crate::command()), Vec::<String>::new());
     }
 }

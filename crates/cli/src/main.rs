@@ -194,14 +194,14 @@ mod tests {
 
     #[test]
     fn every_argument_has_help() {
-        fn unsaid(command: &clap::Command, path: &str) -> Vec<String> {
+        fn undocumented(command: &clap::Command, path: &str) -> Vec<String> {
             let own = command.get_positionals().filter(|arg| arg.get_help().is_none());
             let own = own.map(|arg| format!("{path} {}", arg.get_id()));
             let below = command
                 .get_subcommands()
-                .flat_map(|sub| unsaid(sub, &format!("{path} {}", sub.get_name())));
+                .flat_map(|sub| undocumented(sub, &format!("{path} {}", sub.get_name())));
             own.chain(below).collect()
         }
-        assert_eq!(unsaid(&command(), "gantry"), Vec::<String>::new());
+        assert_eq!(undocumented(&command(), "gantry"), Vec::<String>::new());
     }
 }

@@ -57,12 +57,12 @@ impl StopRequest {
         Self(told)
     }
 
-    pub fn is_told(&self) -> bool {
+    pub fn is_stopping(&self) -> bool {
         *self.0.borrow()
     }
 
     /// Waits for the stop request.
-    pub async fn told(&mut self) {
+    pub async fn stop_requested(&mut self) {
         if self.0.wait_for(|told| *told).await.is_err() {
             // The sender is gone, so no request can arrive.
             std::future::pending().await

@@ -55,7 +55,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         tokio::task::spawn_blocking(move || Testbed::start(&folder, &secrets, arguments.nodes))
             .await??;
     for node in testbed.nodes() {
-        let result = control.ensure_node(wish(node)).await;
+        let result = control.ensure_node(node_request(node)).await;
         let changed =
             result.map_err(|problem| anyhow!("{}: {}", node.name, problem.detail)).context(
                 "Cannot register the nodes (check that Gantry is running with this data \
@@ -94,7 +94,7 @@ fn fqdn(node: &Node) -> String {
     format!("{}.{DOMAIN}", node.name)
 }
 
-fn wish(node: &Node) -> NodeRequest {
+fn node_request(node: &Node) -> NodeRequest {
     let ssh = SshRequest {
         addresses: vec![node.address.to_string()],
         port: PORT,

@@ -142,11 +142,11 @@ async fn run_with_database(
     endpoint: (TcpListener, server::PublicAddress),
     stop: StopRequest,
 ) -> Result<()> {
-    if stop.is_told() {
+    if stop.is_stopping() {
         return Ok(());
     }
     migrate::migrate(&database.owner_url, &database.roles).await?;
-    if stop.is_told() {
+    if stop.is_stopping() {
         return Ok(());
     }
     let store = database::open(&database.server_url, database::Role::SERVER).await?;
@@ -191,7 +191,7 @@ async fn run_with_stores(
     seed(arguments, data, &control, &people, arguments.adds_demo_people(&endpoint.0)).await?;
     let mut nodes = demo_nodes(store, data).await?;
     let boot_problems = tokio::select! {
-        () = stop.told() => None,
+        () = stop.stop_requested() => None,
         problems = boot(&nodes) => Some(problems),
     };
     // From here on, services may run on the nodes. They stop in every case.
@@ -298,7 +298,7 @@ async fn look_after(
             database.look_after().await;
         };
         tokio::select! {
-            () = stop.told() => return Ok(()),
+            () = stop.stop_requested() => return Ok(()),
             () = check => {}
         }
         if server.is_finished() {

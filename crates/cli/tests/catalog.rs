@@ -54,7 +54,7 @@ fn folder(files: &[(&str, &[u8])]) -> TempDir {
     folder
 }
 
-fn told(output: &Output) -> Value {
+fn json_of(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", out(output)))
 }
@@ -73,7 +73,7 @@ fn importable_catalog_passes_with_counts() {
     let good = folder(&[("demo/demo.yml", GOOD.as_bytes()), ("demo/notes.txt", b"not ours")]);
     let output = check(good.path(), &["--json"]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
-    let told = told(&output);
+    let told = json_of(&output);
     assert_eq!(told["counts"], json!({"barclamps": 1, "roles": 2, "jigs": 1, "attributes": 1}));
     assert_eq!((severities(&told), &told["disappeared"]), (vec![], &json!([])));
     let output = check(good.path(), &[]);
@@ -94,7 +94,7 @@ fn warnings_are_reported_and_pass() {
         "{}",
         out(&output)
     );
-    let told = told(&check(odd.path(), &["--json"]));
+    let told = json_of(&check(odd.path(), &["--json"]));
     assert_eq!((severities(&told), &told["counts"]["roles"]), (vec!["warning"], &Value::from(2)));
     let finding = &told["findings"][0];
     assert_eq!((finding["line"].as_u64(), finding["column"].as_u64()), (Some(10), Some(5)));
@@ -131,7 +131,7 @@ fn errors_are_reported_with_position_and_fail() {
         );
         assert!(err(&output).contains("cannot be imported"), "{what}: {}", err(&output));
         let output = check(bad.path(), &["--json"]);
-        let told = told(&output);
+        let told = json_of(&output);
         assert_eq!(output.status.code(), Some(1), "{what}");
         assert!(severities(&told).contains(&"error"), "{what}: {told}");
         assert_eq!(
@@ -164,7 +164,7 @@ fn missing_catalog_is_reported() {
             err(&output)
         );
         let output = check(path, &["--json"]);
-        let told = told(&output);
+        let told = json_of(&output);
         assert_eq!(output.status.code(), Some(code), "{}", path.display());
         assert_eq!(
             (severities(&told), &told["counts"]["barclamps"]),
@@ -177,7 +177,7 @@ fn missing_catalog_is_reported() {
         assert!(err(&output).contains(said), "{}", err(&output));
     }
     let good = folder(&[("demo.yml", GOOD.as_bytes())]);
-    let told = told(&check(good.path(), &["--since", nowhere.to_str().unwrap(), "--json"]));
+    let told = json_of(&check(good.path(), &["--since", nowhere.to_str().unwrap(), "--json"]));
     assert_eq!(told["findings"][0]["file"], nowhere.display().to_string());
 }
 
@@ -206,11 +206,11 @@ fn unreadable_folder_is_reported_as_json() {
         }
         asked => asked.unwrap(),
     };
-    assert_eq!((output.status.code(), severities(&told(&output))), (Some(2), vec!["error"]));
+    assert_eq!((output.status.code(), severities(&json_of(&output))), (Some(2), vec!["error"]));
     assert!(
-        told(&output)["findings"][0]["what"].as_str().unwrap().contains("inner"),
+        json_of(&output)["findings"][0]["what"].as_str().unwrap().contains("inner"),
         "{}",
-        told(&output)
+        json_of(&output)
     );
 }
 
@@ -240,7 +240,7 @@ fn links_are_not_followed() {
         .unwrap();
     let output = check(looped.path(), &["--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    assert_eq!(told(&output)["counts"]["barclamps"], 1);
+    assert_eq!(json_of(&output)["counts"]["barclamps"], 1);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn removal_since_older_folder_is_reported() {
     let since = before.path().to_str().unwrap();
     let output = check(now.path(), &["--since", since, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let told = told(&output);
+    let told = json_of(&output);
     let lines: Vec<&str> =
         told["disappeared"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     assert!(lines.iter().any(|line| line.contains("app-port")), "{lines:?}");
@@ -270,7 +270,7 @@ fn changed_content_of_known_version_fails() {
     let before = folder(&[("demo.yml", GOOD.as_bytes())]);
     let now = folder(&[("demo.yml", GOOD.replace("requires: [base]", "requires: []").as_bytes())]);
     let output = check(now.path(), &["--since", before.path().to_str().unwrap(), "--json"]);
-    let told = told(&output);
+    let told = json_of(&output);
     assert_eq!(
         (output.status.code(), severities(&told).last().copied()),
         (Some(1), Some("error")),
@@ -289,7 +289,7 @@ fn symbolic_link_is_reported_and_skipped() {
     let good = folder(&[("demo.yml", GOOD.as_bytes())]);
     std::os::unix::fs::symlink("demo.yml", good.path().join("linked.yml")).unwrap();
     let output = check(good.path(), &["--json"]);
-    let told = told(&output);
+    let told = json_of(&output);
     assert_eq!((output.status.code(), severities(&told)), (Some(0), vec!["warning"]), "{told}");
     assert_eq!(told["findings"][0]["file"], "linked.yml");
 }
@@ -336,7 +336,7 @@ fn corpus_imports_with_known_counts() {
     let (mut found, mut roles) = (BTreeMap::new(), BTreeMap::new());
     for folder in folders {
         let output = check(&folder, &["--json"]);
-        let told = told(&output);
+        let told = json_of(&output);
         assert_eq!(output.status.code(), Some(0), "{}: {}", folder.display(), err(&output));
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let [errors, warnings, notes] = ["error", "warning", "note"].map(|severity| {

@@ -91,7 +91,7 @@ impl Installation {
         let link =
             self.people.create_sign_in_link(None, person, Duration::from_secs(60)).await.unwrap();
         let given = format!("{}/sign-in#token={}\n", self.server, link.reveal());
-        let said = self.told(&["context", "add", name, "--server", &self.server], &given);
+        let said = self.run_with_input(&["context", "add", name, "--server", &self.server], &given);
         assert!(said.ok().contains(&format!("as {name}")), "{said:?}");
         assert!(!said.out.contains(link.reveal()) && !said.err.contains(link.reveal()));
     }
@@ -107,7 +107,7 @@ impl Installation {
         command
     }
 
-    fn told(&self, words: &[&str], given: &str) -> Said {
+    fn run_with_input(&self, words: &[&str], given: &str) -> Said {
         let mut command = self.command(words);
         let mut child = command
             .stdin(Stdio::piped())
@@ -121,7 +121,7 @@ impl Installation {
     }
 
     fn gantry(&self, words: &[&str]) -> Said {
-        self.told(words, "")
+        self.run_with_input(words, "")
     }
 
     /// An admin with a context.
@@ -149,11 +149,14 @@ impl Installation {
         let origin = self.server.replace("127.0.0.1", "localhost");
         let link =
             self.people.create_sign_in_link(None, person, Duration::from_secs(60)).await.unwrap();
-        self.told(&["context", "add", name, "--server", &origin], link.reveal()).ok();
+        self.run_with_input(&["context", "add", name, "--server", &origin], link.reveal()).ok();
         self.gantry(&["context", "use", "ada"]).ok();
         let post = |path: &str, body: Value| {
-            self.told(&["api", "POST", path, "--body", "-", "--context", name], &body.to_string())
-                .json()
+            self.run_with_input(
+                &["api", "POST", path, "--body", "-", "--context", name],
+                &body.to_string(),
+            )
+            .json()
         };
         let begun = post("/me/passkeys/options", json!({}));
         let answer = Authenticator::new().create(&origin, &begun["options"]);
@@ -300,10 +303,13 @@ async fn contexts_are_private_and_hide_secrets() {
         .unwrap();
     let of_another = format!("http://127.0.0.1:1/sign-in#token={}", link.reveal());
     installation
-        .told(&["context", "add", "other", "--server", &installation.server], &of_another)
+        .run_with_input(&["context", "add", "other", "--server", &installation.server], &of_another)
         .no(2, "not sent");
     installation
-        .told(&["context", "add", "other", "--server", &installation.server], link.reveal())
+        .run_with_input(
+            &["context", "add", "other", "--server", &installation.server],
+            link.reveal(),
+        )
         .ok();
     installation.gantry(&["context", "use", "ada"]).ok();
 
@@ -374,11 +380,15 @@ async fn second_admin_confirms_with_the_command_line() {
     );
 
     // The session of the link first sets a password, then it is a regular session.
-    let added = installation
-        .told(&["context", "add", "again", "--server", &installation.server], link.trim());
+    let added = installation.run_with_input(
+        &["context", "add", "again", "--server", &installation.server],
+        link.trim(),
+    );
     assert!(added.ok().contains("as bo"), "{added:?}");
     installation.gantry(&["node", "list", "--context", "again"]).no(5, "Set a password");
-    installation.told(&["session", "password", "--context", "again"], "vague otter lamp\n").ok();
+    installation
+        .run_with_input(&["session", "password", "--context", "again"], "vague otter lamp\n")
+        .ok();
     installation.gantry(&["node", "list", "--context", "again"]).ok();
     installation.gantry(&["session", "dismiss-notices", "--context", "again"]).ok();
 }
@@ -398,7 +408,10 @@ async fn new_link_resets_a_persons_access() {
     let second = said.ok();
     assert!(said.err.contains("within 24 hours") && !said.err.contains("token="), "{said:?}");
     let add = |name: &str, link: &str| {
-        installation.told(&["context", "add", name, "--server", &installation.server], link.trim())
+        installation.run_with_input(
+            &["context", "add", name, "--server", &installation.server],
+            link.trim(),
+        )
     };
     add("first", &first).no(6, "");
     assert_eq!(root(&["person", "link", "bo", "--version", "99"]).code, 5);
@@ -407,7 +420,9 @@ async fn new_link_resets_a_persons_access() {
 
     // Setting the password ends earlier sessions. Both people see who reset the sign-in.
     installation.gantry(&["node", "list", "--context", "bo"]).ok();
-    installation.told(&["session", "password", "--context", "second"], "vague otter lamp\n").ok();
+    installation
+        .run_with_input(&["session", "password", "--context", "second"], "vague otter lamp\n")
+        .ok();
     installation.gantry(&["node", "list", "--context", "bo"]).no(6, "gantry context sign-in");
     let me = installation.gantry(&["me", "--json", "--context", "second"]).json();
     assert_eq!(me["notices"][0]["by"], "root", "{me}");
@@ -477,7 +492,7 @@ async fn disabled_person_returns_without_their_approvals() {
         .create_sign_in_link(None, installation.bo, Duration::from_secs(60))
         .await
         .unwrap();
-    installation.told(&["context", "sign-in", "bo"], link.reveal()).ok();
+    installation.run_with_input(&["context", "sign-in", "bo"], link.reveal()).ok();
     installation.committed(&review, &[]);
 }
 
@@ -982,7 +997,7 @@ async fn invalid_file_opens_no_proposal() {
     let file = installation.file("name.yaml", "deployment: wob\n");
     installation.gantry(&["apply", "-f", &file]).no(4, "did you mean web?");
     installation.gantry(&["apply", "-f", "/nowhere"]).no(2, "Cannot read /nowhere");
-    installation.told(&["apply", "-f", "-"], "").no(4, "No declarations in -");
+    installation.run_with_input(&["apply", "-f", "-"], "").no(4, "No declarations in -");
     assert_eq!(installation.gantry(&["proposal", "list", "--json"]).json()["proposals"], json!([]));
 
     installation.gantry(&["converge", "web"]).no(4, "has no noderoles");
@@ -1029,9 +1044,11 @@ async fn node_file_is_added_atomically() {
     installation.gantry(&["node", "add", "-f", &root(3)]).no(2, "Cannot read ");
 
     let good = wrong.replace("m2 ", "m2.rack1.example.com ");
-    let made = installation.told(&["node", "add", "-f", "-"], &good).ok();
+    let made = installation.run_with_input(&["node", "add", "-f", "-"], &good).ok();
     assert_eq!(made, "Added 2 nodes:\n  m1.rack1.example.com\n  m2.rack1.example.com\n");
-    installation.told(&["node", "add", "-f", "-", "--json"], &good).no(5, "\"nodes_refused\"");
+    installation
+        .run_with_input(&["node", "add", "-f", "-", "--json"], &good)
+        .no(5, "\"nodes_refused\"");
     let there = installation.gantry(&["node", "list", "--filter", "rack1", "--json"]).json();
     assert_eq!(there["nodes"].as_array().map(Vec::len), Some(2));
 }

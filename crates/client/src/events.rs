@@ -37,13 +37,13 @@ impl EventStream {
     /// Subscribes to topics, or to all if none is given. The thread ends at the first message after
     /// this value is dropped.
     pub(crate) fn of(server: &Server, topics: &str) -> Self {
-        Self::told(server, topics).0
+        Self::connected(server, topics).0
     }
 
     /// Like [`EventStream::of`], but also reports when the reader of standard output closes the
     /// pipe. For continuous output.
     pub(crate) fn subscribe_while_read(server: &Server, topics: &str) -> Self {
-        let (news, sender) = Self::told(server, topics);
+        let (news, sender) = Self::connected(server, topics);
         std::thread::spawn(move || {
             if wait_for_closed_pipe() {
                 // The receiver is gone, so the command has ended.
@@ -53,7 +53,7 @@ impl EventStream {
         news
     }
 
-    fn told(server: &Server, topics: &str) -> (Self, SyncSender<Heard>) {
+    fn connected(server: &Server, topics: &str) -> (Self, SyncSender<Heard>) {
         let (sender, heard) = sync_channel(64);
         let (server, topics, listener_sender) = (server.clone(), topics.to_owned(), sender.clone());
         std::thread::spawn(move || {

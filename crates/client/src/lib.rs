@@ -180,7 +180,7 @@ impl Options {
             .unwrap_or_else(defaults)
     }
 
-    fn said(&self) -> ServerSettings {
+    fn server_settings(&self) -> ServerSettings {
         // Not read by clap: the choice of a server is personal, not a setting of the configuration
         // file.
         let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
@@ -254,7 +254,7 @@ fn end(done: Outcome, json: bool) -> ExitCode {
 
 /// The selected server, and the context whose session is used.
 fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
-    let said = options.said();
+    let said = options.server_settings();
     let is_explicit =
         said.server.is_some() || (said.context.is_none() && said.env_server.is_some());
     let contexts = match (is_explicit && said.env_token.is_some(), contexts::default_path()) {

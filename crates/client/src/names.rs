@@ -348,7 +348,7 @@ mod tests {
 
     /// Resolves names in a list of these nodes, and returns the requests too. The second number is
     /// the page size.
-    fn looked_up<'n>(
+    fn resolved<'n>(
         names: &[&'n str],
         nodes: &[&str],
         on_page: usize,
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn many_names_need_one_request_per_page() {
         let nodes = ["n1.demo", "n2.demo", "n2.edge", "n3.demo"];
-        let (found, asked) = looked_up(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
+        let (found, asked) = resolved(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
         assert_eq!(asked, ["?filter=n", "?filter=n&after=x"]);
         let said: BTreeMap<&str, Result<String, String>> =
             found.into_iter().map(|(name, found)| (name, found.map(|node| node.fqdn))).collect();
@@ -391,17 +391,17 @@ mod tests {
     fn long_list_is_read_partially() {
         let nodes: Vec<String> = (0..100).map(|n| format!("n{n:02}.demo")).collect();
         let nodes: Vec<&str> = nodes.iter().map(String::as_str).collect();
-        let (found, asked) = looked_up(&["n01.demo", "n02", "n99.demo"], &nodes, 1);
+        let (found, asked) = resolved(&["n01.demo", "n02", "n99.demo"], &nodes, 1);
         assert_eq!(
             (found.into_keys().collect::<Vec<_>>(), asked.len()),
             (vec!["n01.demo"], 3),
             "others are asked for"
         );
-        let (found, asked) = looked_up(&["n01.demo", "n00.demo"], &nodes, 2);
+        let (found, asked) = resolved(&["n01.demo", "n00.demo"], &nodes, 2);
         assert_eq!((found.len(), asked.len()), (2, 1), "nor than they are found");
         let id = uuid::Uuid::nil().to_string();
         assert_eq!(
-            looked_up(&[&id, "n00", "n01"], &nodes, 100).1,
+            resolved(&[&id, "n00", "n01"], &nodes, 100).1,
             ["?filter=n0"],
             "ids are no names"
         );

@@ -74,7 +74,7 @@ pub(crate) fn overview_text(response: &Value, output: OutputFormat) -> String {
             "nodes",
             counted(
                 told.nodes.all,
-                [(told.nodes.dead, "dead"), (told.nodes.unavailable, "in maintenance")],
+                [(told.nodes.dead, "dead"), (told.nodes.maintenance, "in maintenance")],
             ),
         ),
         ("steps", steps(&response["steps"])),
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn overview_has_counts_and_pending_steps() {
         let view = json!({"blueprint": 3, "enabled": false, "deployments": {"all": 2, "on_hold": 1, "proposed": 0},
-            "nodes": {"all": 30, "dead": 2, "unavailable": 0},
+            "nodes": {"all": 30, "dead": 2, "maintenance": 0},
             "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 5, "error": 1}, "stuck": [],
             "reviews": {"count": 1, "more": true}, "open_reviews": 2, "commits": [], "queue": {"queued": 0, "running": 4, "oldest": null},
             "workers": {"alive": 1, "capacity": 8}, "hours": [], "first_steps": null});

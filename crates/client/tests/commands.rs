@@ -104,7 +104,7 @@ const COMMANDS: [(&str, &[&str]); 99] = [
     ("revokeToken", &["token revoke"]),
     ("search", &["search"]),
     ("searchRunLog", &["logs"]),
-    ("setAvailability", &["node start-maintenance", "node end-maintenance"]),
+    ("setMaintenance", &["node start-maintenance", "node end-maintenance"]),
     ("setPassword", &["session password"]),
     ("submitProposal", &["proposal submit"]),
     ("switchExecution", &["execution"]),

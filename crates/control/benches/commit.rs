@@ -98,9 +98,9 @@ impl Installation {
         for some in edits.chunks(1_000) {
             version = control.edit(ada, id, version, some.to_vec()).await.unwrap();
         }
-        let submission = control.submit(ada, id, version, "a change".into()).await.unwrap();
-        control.judge(&self.bo, submission, VerdictKind::Approve, String::new()).await.unwrap();
-        submission
+        let review = control.submit(ada, id, version, "a change".into()).await.unwrap();
+        control.judge(&self.bo, review, VerdictKind::Approve, String::new()).await.unwrap();
+        review
     }
 }
 
@@ -133,9 +133,9 @@ async fn main() {
                 reason: "measured".into(),
             })
         };
-        let submission = installation.approved((0..ROLES).map(again).collect()).await;
+        let review = installation.approved((0..ROLES).map(again).collect()).await;
         let began = Instant::now();
-        installation.control.commit(&installation.ada, submission).await.unwrap();
+        installation.control.commit(&installation.ada, review).await.unwrap();
         took.push(began.elapsed());
     }
     let first = took.drain(..WARM).max().unwrap();

@@ -90,7 +90,7 @@ impl Known {
             })
             .collect();
         let found = self.among(control, compute, hashes(&places)).await?;
-        Ok(told(places, &found))
+        Ok(hidden_characters_of(places, &found))
     }
 
     /// The scripts with findings of each of these versions.
@@ -111,7 +111,7 @@ impl Known {
         };
         let uses: Vec<BTreeSet<Place<'_>>> = versions.iter().map(|version| of(version)).collect();
         let found = self.among(control, compute, uses.iter().flat_map(hashes).collect()).await?;
-        Ok(uses.into_iter().map(|places| told(places, &found)).collect())
+        Ok(uses.into_iter().map(|places| hidden_characters_of(places, &found)).collect())
     }
 }
 
@@ -141,7 +141,10 @@ fn hashes(places: &BTreeSet<Place<'_>>) -> BTreeSet<Hash> {
     places.iter().map(|script_use| script_use.hash).collect()
 }
 
-fn told(places: BTreeSet<Place<'_>>, found: &BTreeMap<Hash, Arc<Deceit>>) -> HiddenCharacters {
+fn hidden_characters_of(
+    places: BTreeSet<Place<'_>>,
+    found: &BTreeMap<Hash, Arc<Deceit>>,
+) -> HiddenCharacters {
     let script = |script_use: Place<'_>| {
         let deceit = found.get(&script_use.hash)?;
         Some(HiddenCharactersScript {

@@ -56,7 +56,7 @@ impl Control {
         query: &SearchQuery,
     ) -> Result<SearchResults, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = text::asked(&query.q)?
+        let text = text::filter_text(&query.q)?
             .ok_or_else(|| Problem::invalid("q: must not be empty. Enter a search text."))?;
         if text.chars().count() > MAX_QUERY_CHARS {
             return Err(Problem::invalid(format!(

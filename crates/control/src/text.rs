@@ -14,7 +14,7 @@ pub(crate) fn at(moment: OffsetDateTime) -> At {
 }
 
 /// A validated filter text; `None` if it is empty.
-pub(crate) fn asked(text: &str) -> Result<Option<&str>, Problem> {
+pub(crate) fn filter_text(text: &str) -> Result<Option<&str>, Problem> {
     let text = plain(text)?.trim();
     if text.chars().count() > MAX_FILTER_LENGTH {
         return Err(Problem::invalid(format!(

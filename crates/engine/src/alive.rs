@@ -63,7 +63,7 @@ impl Liveness {
 
     /// The belief after the node itself reports a start-up or a shutdown.
     #[must_use]
-    pub fn told(self, up: bool) -> Self {
+    pub fn after_report(self, up: bool) -> Self {
         if up == self.alive {
             return self;
         }
@@ -113,12 +113,16 @@ mod tests {
     #[test]
     fn node_report_needs_one_confirming_check() {
         let alive = NEW.after(true);
-        assert!(alive.told(false).alive && !alive.told(false).after(false).alive);
-        assert_eq!(alive.told(false).after(true), alive, "who is still let in beats what it said");
+        assert!(alive.after_report(false).alive && !alive.after_report(false).after(false).alive);
+        assert_eq!(
+            alive.after_report(false).after(true),
+            alive,
+            "who is still let in beats what it said"
+        );
         let died = (0..FAILURE_THRESHOLD).fold(alive, |belief, _| belief.after(false));
-        assert!(!died.told(true).alive && died.told(true).after(true).alive);
-        assert_eq!(alive.told(true), alive);
-        assert_eq!(died.told(true).after(false), died);
+        assert!(!died.after_report(true).alive && died.after_report(true).after(true).alive);
+        assert_eq!(alive.after_report(true), alive);
+        assert_eq!(died.after_report(true).after(false), died);
     }
 
     #[test]

@@ -292,7 +292,7 @@ impl Asked<'_> {
                 pin.version.short()
             );
             let about = [Subject::Deployment(pin.deployment), Subject::Content(pin.version)];
-            report.will_do.push(Line::new(what, asked(&pin.why)).about(about).by([pin.why.edit()]));
+            report.will_do.push(Line::new(what, cause(&pin.why)).about(about).by([pin.why.edit()]));
         }
         for gone in &self.effects.unpinned {
             let what = match gone.to {
@@ -312,7 +312,7 @@ impl Asked<'_> {
             let about = about.into_iter().chain(gone.to.map(Subject::Content));
             report
                 .will_do
-                .push(Line::new(what, asked(&gone.why)).about(about).by([gone.why.edit()]));
+                .push(Line::new(what, cause(&gone.why)).about(about).by([gone.why.edit()]));
         }
         let coming: BTreeSet<Hash> = self.effects.barclamps.iter().map(|pin| pin.version).collect();
         for (hash, barclamp) in self.catalog.barclamps() {
@@ -331,7 +331,7 @@ impl Asked<'_> {
     /// The values that edits set, each with its stage.
     fn set_values(&self) -> impl Iterator<Item = (Stage, Line)> {
         self.effects.value_lines(self).map(|(why, what, owner)| {
-            let line = Line::new(what, asked(why)).by([why.edit()]);
+            let line = Line::new(what, cause(why)).by([why.edit()]);
             match owner {
                 ValueOwner::Deployment(id) => (Stage::Edits, line.about([Subject::Deployment(id)])),
                 ValueOwner::Node(id) => (Stage::Edits, line.about([Subject::Node(id)])),
@@ -378,7 +378,7 @@ impl Asked<'_> {
             Why::Brought { by, implicit: true, .. } if phantom => {
                 format!("required by {by} for {}", self.node(node))
             }
-            _ => asked(why),
+            _ => cause(why),
         }
     }
 
@@ -431,7 +431,7 @@ impl Asked<'_> {
         for new in &self.effects.deployments {
             let what =
                 format!("Deployment {} is created below {}", new.name, self.deployment(new.parent));
-            let line = Line::new(what, asked(&new.why)).about([Subject::Deployment(new.id)]);
+            let line = Line::new(what, cause(&new.why)).about([Subject::Deployment(new.id)]);
             report.will_do.push(line.by([new.why.edit()]));
         }
         for gone in &self.effects.removed_deployments {
@@ -441,7 +441,7 @@ impl Asked<'_> {
         for moved in &self.effects.moved {
             let (from, to) = (self.deployment(moved.from), self.deployment(moved.to));
             let what = format!("Node {} moves from {from} to {to}", self.node(moved.node));
-            let line = Line::new(what, asked(&moved.why)).about([Subject::Node(moved.node)]);
+            let line = Line::new(what, cause(&moved.why)).about([Subject::Node(moved.node)]);
             report.will_do.push(line.by([moved.why.edit()]));
         }
         for gone in &self.effects.expunged {
@@ -506,7 +506,7 @@ impl Asked<'_> {
             report.waiting_on.push(Line::new("A change to review", "the edits change nothing"));
         } else if self.effects.refused.is_empty() {
             report.waiting_on.push(Line::new(
-                "A submission and the verdicts of other people",
+                "A review and the verdicts of other people",
                 "every edit takes effect",
             ));
         }
@@ -570,7 +570,7 @@ fn lines_by_role<'a>(
     })
 }
 
-fn asked(why: &Why) -> String {
+fn cause(why: &Why) -> String {
     match why {
         Why::Asked { .. } => "requested by an edit".into(),
         Why::Brought { by, implicit: true, .. } => format!("required by {by} on its own node"),

@@ -119,7 +119,7 @@ fn open(n: u128, node: u128) -> OpenRun {
     }
 }
 
-fn told(view: &AdmissionView, n: u128) -> Vec<String> {
+fn reasons(view: &AdmissionView, n: u128) -> Vec<String> {
     why_not(view, LIMITS, step_id(n)).iter().map(ToString::to_string).collect()
 }
 
@@ -188,7 +188,7 @@ fn every_rule_applies_and_is_reported() {
             |v| v.deployments.get_mut(&deployment_id(0)).unwrap().on_hold_by = Some("ada".into()),
             "Deployment system was put on hold by ada",
         ),
-        (|v| the_node(v).available = false, "Node n1 is in maintenance. Make it available again"),
+        (|v| the_node(v).available = false, "Node n1 is in maintenance. End the maintenancn"),
         (|v| the_node(v).alive = false, "Node n1 does not answer"),
         (
             |v| the_step(v).needs = Needs::Dead,
@@ -258,7 +258,7 @@ fn every_rule_applies_and_is_reported() {
     for (spoil, words) in rules {
         let mut view = view([step(1, 1)]);
         spoil(&mut view);
-        assert_eq!(told(&view, 1), [words]);
+        assert_eq!(reasons(&view, 1), [words]);
         assert!(!admit(&view, LIMITS).contains(&step_id(1)), "{words}");
     }
 }
@@ -273,7 +273,7 @@ fn rules_ignore_unrelated_conditions() {
         available: true,
         confirmed: false,
     };
-    assert_eq!(told(&phantom, 1), [""; 0], "a phantom need not join");
+    assert_eq!(reasons(&phantom, 1), [""; 0], "a phantom need not join");
 
     let mut dead = view([step(1, 1)]);
     the_node(&mut dead).alive = false;
@@ -286,7 +286,7 @@ fn rules_ignore_unrelated_conditions() {
     let mut shared = view([step(1, 1)]);
     the_step(&mut shared).exclusive = false;
     shared.open.push(open(9, 1));
-    assert_eq!(told(&shared, 1), [""; 0], "only exclusive steps shut each other out");
+    assert_eq!(reasons(&shared, 1), [""; 0], "only exclusive steps shut each other out");
 
     // Another step already counts the node against the disruption budget, which counts it once.
     let mut budget = view([step(1, 1)]);
@@ -295,15 +295,15 @@ fn rules_ignore_unrelated_conditions() {
         other.budgets.insert(BudgetId(1));
         other.state = StepState::Error;
     });
-    assert_eq!(told(&budget, 1), [""; 0]);
+    assert_eq!(reasons(&budget, 1), [""; 0]);
 
     // A step's own error does not freeze it on a retry. An error of a step without that policy
     // freezes nothing.
     let mut error = view([step(1, 1)]);
     other(&mut error, |other| other.state = StepState::Error);
-    assert_eq!(told(&error, 1), [""; 0]);
+    assert_eq!(reasons(&error, 1), [""; 0]);
     assert_eq!(
-        told(&error, 7),
+        reasons(&error, 7),
         ["Unknown step 00000000-0000-0000-0000-000000000007. Restore it from a backup, or \
              report a bug"]
     );

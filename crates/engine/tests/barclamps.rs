@@ -203,7 +203,8 @@ roles:
     ]);
     let import = import_one("demo.yml", text.as_bytes(), &files).expect("a sound file");
     let is_virtual = |finding: &Finding| {
-        finding.severity == Severity::Note && finding.said().contains("a virtual name")
+        finding.severity == Severity::Note
+            && finding.problem_and_suggestion().contains("a virtual name")
     };
     assert!(import.findings.0.iter().all(is_virtual), "{}", import.findings);
     let [entry] = import.barclamps.as_slice() else { panic!("one barclamp") };

@@ -502,7 +502,7 @@ impl<'w> Bindings<'w> {
         self.world.catalog.barclamp(*pin).unwrap()
     }
 
-    fn wanted(&self, of: &Binding<'_>) -> BTreeSet<RoleName> {
+    fn parent_names(&self, of: &Binding<'_>) -> BTreeSet<RoleName> {
         let seen = self.seen(of.deployment);
         let owns = |attrib: &AttribName| {
             seen.values().find(|role| role.attribs.iter().any(|a| a.name == *attrib))
@@ -537,7 +537,7 @@ impl<'w> Bindings<'w> {
         let hard: Vec<NoderoleId> =
             of.parents.iter().filter(|e| e.kind == EdgeKind::Hard).map(|e| e.parent).collect();
         let chain = self.skeleton.chain(of.deployment);
-        let wanted = self.wanted(of);
+        let wanted = self.parent_names(of);
         for name in &wanted {
             let meant =
                 seen.get(name).or_else(|| seen.values().find(|role| role.provides.contains(name)));

@@ -54,7 +54,7 @@ pub struct World {
 
 /// The columns of a review and its parts. Tests change one field at a time.
 #[derive(Debug, Clone)]
-pub struct Submission {
+pub struct NewReview {
     pub proposal: i64,
     pub version: i32,
     pub policy: i64,
@@ -434,12 +434,12 @@ impl World {
     }
 
     /// A valid review that changes only the document of the deployment's node.
-    pub async fn plan(&self, deployment: Uuid, author: Uuid) -> Submission {
+    pub async fn plan(&self, deployment: Uuid, author: Uuid) -> NewReview {
         let proposal = self.propose(deployment, author).await;
         self.plan_for(proposal, deployment, author).await
     }
 
-    pub async fn plan_for(&self, proposal: i64, deployment: Uuid, author: Uuid) -> Submission {
+    pub async fn plan_for(&self, proposal: i64, deployment: Uuid, author: Uuid) -> NewReview {
         let (node, fqdn) = if deployment == self.web {
             (self.n1, "n1.x.example")
         } else {
@@ -456,7 +456,7 @@ impl World {
             .unwrap();
         let epoch: i64 =
             sqlx::query_scalar("SELECT epoch FROM head").fetch_one(self.db.app()).await.unwrap();
-        Submission {
+        NewReview {
             proposal,
             version,
             policy: 1,
@@ -476,19 +476,15 @@ impl World {
         }
     }
 
-    pub async fn submit(&self, s: &Submission) -> Result<i64, sqlx::Error> {
+    pub async fn submit(&self, s: &NewReview) -> Result<i64, sqlx::Error> {
         let mut tx = self.begin_as(s.by).await;
-        let id = self.insert_submission(&mut tx, s).await?;
+        let id = self.insert_review(&mut tx, s).await?;
         tx.commit().await?;
         Ok(id)
     }
 
     /// Inserts a review with all its parts, in a transaction that acts for its submitter.
-    pub async fn insert_submission(
-        &self,
-        tx: &mut Tx<'_>,
-        s: &Submission,
-    ) -> Result<i64, sqlx::Error> {
+    pub async fn insert_review(&self, tx: &mut Tx<'_>, s: &NewReview) -> Result<i64, sqlx::Error> {
         let id: i64 = sqlx::query_scalar(
             "INSERT INTO review (proposal_id, version, change_hash, effects_hash, policy_number, approvals_needed,
                                      epoch, root_hash, risk, created_by, new_policy_hash)
@@ -527,23 +523,17 @@ impl World {
         Ok(id)
     }
 
-    pub async fn verdict(
-        &self,
-        submission: i64,
-        person: Uuid,
-        kind: &str,
-    ) -> Result<u64, sqlx::Error> {
+    pub async fn verdict(&self, review: i64, person: Uuid, kind: &str) -> Result<u64, sqlx::Error> {
         let sql = "INSERT INTO verdict (review_id, person_id, kind) VALUES ($1, $2, $3)";
         let mut tx = self.begin_as(person).await;
-        let done =
-            sqlx::query(sql).bind(submission).bind(person).bind(kind).execute(&mut *tx).await?;
+        let done = sqlx::query(sql).bind(review).bind(person).bind(kind).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(done.rows_affected())
     }
 
     /// The root that a commit would write now: the current one with the review's documents
     /// replaced.
-    pub async fn root_with(&self, s: &Submission) -> Hash {
+    pub async fn root_with(&self, s: &NewReview) -> Hash {
         let mut root = self.root().await;
         for (kind, id, _, new) in &s.documents {
             let map = if *kind == "node" { &mut root.nodes } else { &mut root.deployments };
@@ -555,10 +545,10 @@ impl World {
         self.put_root(&root).await
     }
 
-    pub async fn insert_target(
+    pub async fn insert_blueprint(
         &self,
         tx: &mut Tx<'_>,
-        submission: i64,
+        review: i64,
         root: &Hash,
     ) -> Result<i64, sqlx::Error> {
         self.act(tx, self.ada).await;
@@ -567,26 +557,26 @@ impl World {
              SELECT number + 1, number, 'change', $1, $2, enabled, epoch, $3 FROM head RETURNING number",
         )
         .bind(root)
-        .bind(submission)
+        .bind(review)
         .bind(self.ada)
         .fetch_one(&mut **tx)
         .await
     }
 
     /// Writes all rows of a commit.
-    pub async fn commit(&self, s: &Submission, submission: i64) -> Result<i64, sqlx::Error> {
+    pub async fn commit(&self, s: &NewReview, review: i64) -> Result<i64, sqlx::Error> {
         let root = self.root_with(s).await;
-        self.commit_root(s, submission, &root).await
+        self.commit_root(s, review, &root).await
     }
 
     pub async fn commit_root(
         &self,
-        s: &Submission,
-        submission: i64,
+        s: &NewReview,
+        review: i64,
         root: &Hash,
     ) -> Result<i64, sqlx::Error> {
         let mut tx = self.db.app().begin().await?;
-        let number = self.insert_target(&mut tx, submission, root).await?;
+        let number = self.insert_blueprint(&mut tx, review, root).await?;
         self.project(&mut tx, s, number).await?;
         tx.commit().await?;
         Ok(number)
@@ -595,7 +585,7 @@ impl World {
     pub async fn project(
         &self,
         tx: &mut Tx<'_>,
-        s: &Submission,
+        s: &NewReview,
         number: i64,
     ) -> Result<(), sqlx::Error> {
         for (kind, id, _, new) in &s.documents {
@@ -651,9 +641,9 @@ impl World {
     /// A valid change of a deployment by ada, approved by bo and committed.
     pub async fn change(&self, deployment: Uuid) -> i64 {
         let planned = self.plan(deployment, self.ada).await;
-        let submission = self.submit(&planned).await.unwrap();
-        self.verdict(submission, self.bo, "approve").await.unwrap();
-        self.commit(&planned, submission).await.unwrap()
+        let review = self.submit(&planned).await.unwrap();
+        self.verdict(review, self.bo, "approve").await.unwrap();
+        self.commit(&planned, review).await.unwrap()
     }
 
     pub async fn switch(&self, enabled: bool) -> Result<(), sqlx::Error> {

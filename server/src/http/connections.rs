@@ -143,7 +143,7 @@ mod tests {
 
     /// Sends bytes and returns everything received until the connection closes or an answer
     /// arrives.
-    async fn said(stream: &mut TcpStream, sent: &[u8]) -> String {
+    async fn response_to(stream: &mut TcpStream, sent: &[u8]) -> String {
         stream.write_all(sent).await.expect("it is taken");
         let mut read = vec![0; 10_000];
         let length = stream.read(&mut read).await.unwrap_or(0);
@@ -156,10 +156,14 @@ mod tests {
         let (address, stopping, served) = serving(bounds).await;
         for part in [&b""[..], b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nCookie: "] {
             let mut slow = TcpStream::connect(address).await.expect("a connection");
-            assert_eq!(said(&mut slow, part).await, "", "nothing is said to it, and it is closed");
+            assert_eq!(
+                response_to(&mut slow, part).await,
+                "",
+                "nothing is said to it, and it is closed"
+            );
         }
         let mut asks = TcpStream::connect(address).await.expect("a connection");
-        let answer = said(&mut asks, ASKED).await;
+        let answer = response_to(&mut asks, ASKED).await;
         assert!(
             answer.starts_with("HTTP/1.1 200 ")
                 && answer.ends_with(&asks.local_addr().expect("one").to_string()),
@@ -176,7 +180,7 @@ mod tests {
         let mut asks = TcpStream::connect(address).await.expect("a connection");
         let long =
             format!("GET /?{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(limits::MAX_HEAD_BYTES));
-        let answer = said(&mut asks, long.as_bytes()).await;
+        let answer = response_to(&mut asks, long.as_bytes()).await;
         assert!(
             answer.starts_with("HTTP/1.1 431 ") || answer.starts_with("HTTP/1.1 414 "),
             "{answer}"
@@ -188,10 +192,10 @@ mod tests {
         let (address, _stopping, _served) =
             serving(Bounds { at_once: 1, ..Bounds::default() }).await;
         let mut first = TcpStream::connect(address).await.expect("a connection");
-        assert!(said(&mut first, ASKED).await.starts_with("HTTP/1.1 200 "));
+        assert!(response_to(&mut first, ASKED).await.starts_with("HTTP/1.1 200 "));
         let mut second = TcpStream::connect(address).await.expect("the system's queue takes it");
         let waits =
-            tokio::time::timeout(Duration::from_millis(200), said(&mut second, ASKED)).await;
+            tokio::time::timeout(Duration::from_millis(200), response_to(&mut second, ASKED)).await;
         assert!(waits.is_err(), "{waits:?}");
         drop(first);
         let mut read = vec![0; 1_000];
@@ -203,7 +207,7 @@ mod tests {
     async fn shutdown_ignores_idle_connections() {
         let (address, stopping, served) = serving(Bounds::default()).await;
         let mut idle = TcpStream::connect(address).await.expect("a connection");
-        assert!(said(&mut idle, ASKED).await.starts_with("HTTP/1.1 200 "));
+        assert!(response_to(&mut idle, ASKED).await.starts_with("HTTP/1.1 200 "));
         stopping.cancel();
         tokio::time::timeout(Duration::from_secs(10), served)
             .await

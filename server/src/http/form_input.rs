@@ -34,14 +34,14 @@ const RETAINED_FIELDS: [(&str, &[&str]); 13] = [
     ("/call/switch", &["reason"]),
     ("/call/submit", &["title"]),
     ("/call/import", &["path", "text"]),
-    ("/call/set-available", &["reason"]),
+    ("/call/set-maintenance", &["reason"]),
     ("/call/retry", &["reason"]),
     ("/call/judge", &["reason"]),
 ];
 
 /// Adds the input of a rejected form to the redirect.
 pub(crate) async fn keep(request: Request, next: Next) -> Response {
-    let Some(names) = kept_of(&request) else { return next.run(request).await };
+    let Some(names) = retained_fields(&request) else { return next.run(request).await };
     let (parts, body) = request.into_parts();
     let Ok(form) = to_bytes(body, MOST).await else {
         return Refusal(Problem::invalid("The form is incomplete. Send it again.")).into_response();
@@ -59,7 +59,7 @@ pub(crate) async fn keep(request: Request, next: Next) -> Response {
 }
 
 /// The fields to keep for a form that a browser posts without scripts. `None` if there are none.
-fn kept_of(request: &Request) -> Option<&'static [&'static str]> {
+fn retained_fields(request: &Request) -> Option<&'static [&'static str]> {
     let path = request.uri().path();
     let (_, names) = RETAINED_FIELDS.into_iter().find(|(call, _)| *call == path)?;
     let text = |name: header::HeaderName| {

@@ -307,7 +307,7 @@ fn database_registry(numbers: &Numbers) -> Registry {
         "Open runs by state",
         &[("queued", tally.queued), ("running", tally.running)],
     );
-    let nodes = [("dead", tally.dead), ("unavailable", tally.unavailable), ("all", tally.nodes)];
+    let nodes = [("dead", tally.dead), ("maintenance", tally.maintenance), ("all", tally.nodes)];
     register_by_state("nodes", "Nodes: all, dead, and in maintenance", &nodes);
     register_by_state(
         "deployments",

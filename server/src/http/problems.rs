@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use api::Problem;
 use api::names::INVALID_QUERY_PREFIX;
 use api::problem::{
-    DEFAULT_RETRY_AFTER, Finding, SIGNED_OUT, TOKEN_REFUSED, UNKNOWN_OUTCOME, told,
+    DEFAULT_RETRY_AFTER, Finding, SIGNED_OUT, TOKEN_REFUSED, UNKNOWN_OUTCOME, shortened,
 };
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -206,10 +206,10 @@ fn json_error(path: &str, error: &serde_json::Error) -> Refusal {
         "." | "?" => String::new(),
         path => format!("{path}, "),
     };
-    let at = told(format!("{place}line {}, column {}", error.line(), error.column()));
+    let at = shortened(format!("{place}line {}, column {}", error.line(), error.column()));
     // serde_json appends the position to its text, but `at` has it already.
     let text = error.to_string();
-    let detail = told(describe_serde_error(text.split(" at line ").next().unwrap_or(&text)));
+    let detail = shortened(describe_serde_error(text.split(" at line ").next().unwrap_or(&text)));
     let mut problem = Problem::invalid(format!("Invalid JSON body ({at}): {detail}."));
     problem.errors.push(Finding { at, detail });
     Refusal(problem)
@@ -283,7 +283,7 @@ const JSON_SYNTAX_ERRORS: [(&str, &str); 12] = [
 
 /// Matches a library's message about a field or value: at the start of the text, or after the name
 /// of its location.
-fn said_of<'t>(text: &'t str, words: &str) -> Option<(&'t str, &'t str)> {
+fn split_message<'t>(text: &'t str, words: &str) -> Option<(&'t str, &'t str)> {
     text.split_once(words).filter(|(place, _)| place.is_empty() || place.ends_with(": "))
 }
 
@@ -301,15 +301,15 @@ fn describe_serde_error(text: &str) -> String {
     if let Some((_, plain)) = JSON_SYNTAX_ERRORS.into_iter().find(|(said, _)| *said == text) {
         return plain.to_owned();
     }
-    if let Some((place, field)) = said_of(text, "missing field ") {
+    if let Some((place, field)) = split_message(text, "missing field ") {
         return format!("{place}missing field {field}");
     }
-    if let Some((place, rest)) = said_of(text, "unknown field ")
+    if let Some((place, rest)) = split_message(text, "unknown field ")
         && let Some((field, known)) = rest.split_once(", expected ")
     {
         return format!("{place}unknown field {field}. Valid fields: {}", listed(known));
     }
-    if let Some((place, rest)) = said_of(text, "unknown variant ")
+    if let Some((place, rest)) = split_message(text, "unknown variant ")
         && let Some((word, known)) = rest.split_once(", expected ")
     {
         return format!("{place}{word} is not a valid value. Valid values: {}", listed(known));

@@ -81,7 +81,7 @@ fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-fn said(text: String) -> Option<String> {
+fn nonempty(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
@@ -112,7 +112,7 @@ impl TryFrom<GraphQuery> for GraphOptions {
             &[("count", Length::Count), ("time", Length::Time)],
         )?;
         let only_trail = one_of("only", &wanted.only, &[("trail", true)])?.unwrap_or_default();
-        let trail = match (longest, said(wanted.from), said(wanted.to)) {
+        let trail = match (longest, nonempty(wanted.from), nonempty(wanted.to)) {
             (Some(length), None, None) => Some(TrailOptions::Longest(length)),
             (None, Some(from), Some(to)) => Some(TrailOptions::Between(from, to)),
             (None, Some(from), None) => Some(TrailOptions::From(from)),
@@ -147,7 +147,7 @@ impl TryFrom<GraphQuery> for GraphOptions {
         Ok(Self {
             roles: list(&wanted.roles).map(role).collect::<Result<_, _>>()?,
             nodes: list(&wanted.nodes).map(str::to_owned).collect(),
-            focus: said(wanted.focus),
+            focus: nonempty(wanted.focus),
             direction: way.unwrap_or_default(),
             steps: wanted.steps,
             trail,
@@ -186,7 +186,7 @@ mod tests {
 
     use crate::rest::graphs::*;
 
-    fn wish(query: &str) -> Result<GraphOptions, Problem> {
+    fn options_of(query: &str) -> Result<GraphOptions, Problem> {
         let pairs: Vec<(String, String)> = query
             .split('&')
             .filter_map(|pair| pair.split_once('='))
@@ -222,7 +222,7 @@ mod tests {
                 String::new(),
                 pairs.map(|(a, b)| (a.to_owned(), b.to_owned())),
             );
-            assert_eq!(wish(query), Ok(address.wish), "{query}");
+            assert_eq!(options_of(query), Ok(address.wish), "{query}");
         }
     }
 
@@ -240,7 +240,7 @@ mod tests {
             ("steps=2", "as `focus`"),
             ("roles=App!", "`roles`:"),
         ] {
-            let problem = wish(query).expect_err(query);
+            let problem = options_of(query).expect_err(query);
             assert_eq!(problem.status, 400);
             assert!(problem.detail.contains(said), "{query}: {problem}");
         }

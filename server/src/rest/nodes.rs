@@ -70,9 +70,9 @@ pub(crate) fn operations(all: Operations) -> Operations {
         )
         .get("/nodes/{id}/results", results, op("listResults", "List the stored results of a node"))
         .put(
-            "/nodes/{id}/availability",
-            availability,
-            op("setAvailability", "Start or end the maintenance of a node").on_version(),
+            "/nodes/{id}/maintenance",
+            set_maintenance,
+            op("setMaintenance", "Start or end the maintenance of a node").on_version(),
         )
         .post(
             "/nodes/{id}/tokens",
@@ -189,7 +189,7 @@ async fn health_checks(
     PathParams(name): PathParams<String>,
     QueryParams(wanted): QueryParams<HealthChecksQuery>,
 ) -> Answer<HealthCheckPage> {
-    Ok(Json(state.control.node_looks(&actor, &name, &wanted).await?))
+    Ok(Json(state.control.node_health_checks(&actor, &name, &wanted).await?))
 }
 
 async fn noderoles(
@@ -203,25 +203,26 @@ async fn noderoles(
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Availability {
-    available: bool,
+struct MaintenanceRequest {
+    /// True starts the maintenance, false ends it.
+    maintenance: bool,
     #[schemars(length(min = 1, max = 1000))]
     reason: String,
 }
 
-async fn availability(
+async fn set_maintenance(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathNode(node): PathNode,
     headers: HeaderMap,
-    JsonBody(wanted): JsonBody<Availability>,
+    JsonBody(wanted): JsonBody<MaintenanceRequest>,
 ) -> Answer<Success> {
     state
         .control
-        .set_available(
+        .set_maintenance(
             &actor,
             Seen { node, version: version(&headers)? },
-            wanted.available,
+            wanted.maintenance,
             wanted.reason,
         )
         .await?;

@@ -230,9 +230,9 @@ async fn submit(
     headers: HeaderMap,
     JsonBody(given): JsonBody<SubmitRequest>,
 ) -> CreatedWithLocation<Submitted> {
-    let submission = state
+    let review = state
         .control
         .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
         .await?;
-    Ok(Created(format!("/reviews/{submission}"), Submitted { review: submission }))
+    Ok(Created(format!("/reviews/{review}"), Submitted { review: review }))
 }

@@ -79,10 +79,10 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     let version =
         server.tell(&at("redo"), &ada, json!({"version": version})).await.json()["version"].clone();
     let submit = json!({"version": version, "title": "app on n1"});
-    let submission =
+    let review =
         server.tell(&at("submit"), &ada, submit).await.json()["review"].as_i64().expect("an id");
 
-    let of = |what: &str| format!("/api/v1/reviews/{submission}{what}");
+    let of = |what: &str| format!("/api/v1/reviews/{review}{what}");
     let told = server.send_get(&of("/impact"), &bo).await.json();
     assert_eq!(
         (&told["starts"]["count"], &told["interrupted"]),
@@ -248,16 +248,16 @@ pub(super) async fn committed(server: &TestServer) -> NodeId {
         .json()["version"]
         .clone();
     let submit = json!({"version": version, "title": "app"});
-    let submission = server
+    let review = server
         .tell(&format!("/api/v1/proposals/{proposal}/submit"), &ada, submit)
         .await
         .json()["review"]
         .clone();
     server
-        .tell(&format!("/api/v1/reviews/{submission}/verdicts"), &bo, json!({"kind": "approve"}))
+        .tell(&format!("/api/v1/reviews/{review}/verdicts"), &bo, json!({"kind": "approve"}))
         .await
         .json();
-    server.tell(&format!("/api/v1/reviews/{submission}/commit"), &ada, json!({})).await.json();
+    server.tell(&format!("/api/v1/reviews/{review}/commit"), &ada, json!({})).await.json();
     node.as_str().expect("an id").parse().expect("an id")
 }
 
@@ -385,10 +385,10 @@ async fn graph_svg_is_self_contained() {
     let edits = json!({"version": version, "edits": [edit]});
     let version = server.tell(&path("edits"), &ada, edits).await.json()["version"].clone();
     let submit = json!({"version": version, "title": "app"});
-    let submission = server.tell(&path("submit"), &ada, submit).await.json()["review"].clone();
+    let review = server.tell(&path("submit"), &ada, submit).await.json()["review"].clone();
 
-    let review = server.send_get(&format!("/reviews/{submission}/graph.svg?color=wave"), &bo).await;
-    let picture = String::from_utf8(review.body.to_vec()).expect("text");
+    let graph = server.send_get(&format!("/reviews/{review}/graph.svg?color=wave"), &bo).await;
+    let picture = String::from_utf8(graph.body.to_vec()).expect("text");
     assert!(
         picture.contains("app") && picture.contains("added") && picture.contains("wave 1"),
         "{picture}"
@@ -411,7 +411,7 @@ async fn graph_svg_is_self_contained() {
     let page = server.send_get("/graph/web/graph.svg?focus=nope", &ada).await;
     assert_eq!(page.status, StatusCode::OK);
     for what in
-        ["/api/v1/deployments/web/graph".to_owned(), format!("/api/v1/reviews/{submission}/graph")]
+        ["/api/v1/deployments/web/graph".to_owned(), format!("/api/v1/reviews/{review}/graph")]
     {
         let refused = server.send_get(&format!("{what}?focus=nope"), &ada).await;
         assert_eq!(refused.status, StatusCode::NOT_FOUND, "{what}");
@@ -423,7 +423,7 @@ async fn graph_svg_is_self_contained() {
             "{detail}"
         );
     }
-    let there = format!("/api/v1/reviews/{submission}/graph?focus=web:app");
+    let there = format!("/api/v1/reviews/{review}/graph?focus=web:app");
     assert_eq!(server.send_get(&there, &ada).await.status, StatusCode::OK);
 }
 

@@ -391,7 +391,7 @@ async fn lists_filter_by_parameters() {
     for (query, found) in [
         ("state=alive", 1),
         ("state=dead", 0),
-        ("state=unavailable", 0),
+        ("state=maintenance", 0),
         ("state=record", 1),
         ("deployment=system", 1),
         ("deployment=web", 0),

@@ -296,7 +296,7 @@ fn table() -> Vec<Row> {
         row(patch.clone(), "/api/v1/nodes/{id}", Operate, &["node"], json!({"description": "x"})),
         row(
             put.clone(),
-            "/api/v1/nodes/{id}/availability",
+            "/api/v1/nodes/{id}/maintenance",
             Operate,
             &["node"],
             json!({"available": false, "reason": "x"}),

@@ -84,11 +84,11 @@ async fn node_change_requires_current_version() {
     let way = json!({"connection": {"addresses": ["10.0.3.8", "10.0.3.9"]}});
     assert_eq!(server.send(patch, &path, &on("\"2\""), way).await.json()["version"], 3);
 
-    let availability = format!("{path}/availability");
-    let out = json!({"available": false, "reason": "new disks"});
+    let maintenance = format!("{path}/maintenance");
+    let out = json!({"maintenance": true, "reason": "new disks"});
     let tokens = format!("{path}/tokens");
     for (method, path, body) in [
-        (Method::PUT, availability.clone(), out.clone()),
+        (Method::PUT, maintenance.clone(), out.clone()),
         (Method::POST, tokens.clone(), json!({"name": "its unit"})),
         (Method::DELETE, format!("{tokens}/00000000-0000-0000-0000-000000000001"), Value::Null),
     ] {
@@ -100,8 +100,8 @@ async fn node_change_requires_current_version() {
         );
     }
     server.send(Method::POST, &tokens, &on("\"3\""), json!({"name": "its unit"})).await.json();
-    server.send(Method::PUT, &availability, &own, out.clone()).await.json();
-    assert_eq!(server.send(Method::PUT, &availability, &own, out).await.problem()["code"], "state");
+    server.send(Method::PUT, &maintenance, &own, out.clone()).await.json();
+    assert_eq!(server.send(Method::PUT, &maintenance, &own, out).await.problem()["code"], "state");
     let shown = server.send_get(&path, &ada).await.json();
     assert_eq!(shown["status"]["maintenance"]["reason"], "new disks");
     assert_eq!(shown["connection"]["ssh"]["addresses"], json!(["10.0.3.8", "10.0.3.9"]));
@@ -169,8 +169,8 @@ async fn node_name_works_everywhere() {
     let on = [own[0], own[1], ("if-match", "\"1\"")];
     let changed = server.send(Method::PATCH, path, &on, json!({"serial": "CN-1"})).await;
     assert_eq!(changed.json(), json!({"version": 2}));
-    let out = json!({"available": false, "reason": "new disks"});
-    server.send(Method::PUT, &format!("{path}/availability"), &own, out).await.json();
+    let out = json!({"maintenance": true, "reason": "new disks"});
+    server.send(Method::PUT, &format!("{path}/maintenance"), &own, out).await.json();
     let made =
         server.tell(&format!("{path}/tokens"), &ada, json!({"name": "its unit"})).await.json();
     let token = format!("{path}/tokens/{}", made["id"].as_str().expect("an id"));

@@ -525,17 +525,17 @@ async fn first_steps_reflect_actual_events() {
     let (id, n1) = (server.id_of("web", &ada).await, server.n1(&ada).await);
     let edit = json!([{"edit": "bind", "deployment": id, "node": n1, "role": "app"}]);
     let (proposal, version) = server.draft(&ada, "web", edit).await;
-    let (told, (place, submission)) = of(&steps().await);
+    let (told, (place, review)) = of(&steps().await);
     assert_eq!(told, is(true, false, false, false, false, false));
-    assert_eq!((place, submission), (Some(json!("web")), Some(Value::Null)));
+    assert_eq!((place, review), (Some(json!("web")), Some(Value::Null)));
     let discard = json!({"version": version});
     server.tell(&format!("/api/v1/proposals/{proposal}/discard"), &ada, discard).await.json();
 
     server.committed(&ada, &bo).await.json();
-    let (told, (place, submission)) = of(&steps().await);
+    let (told, (place, review)) = of(&steps().await);
     assert_eq!(told, is(true, true, true, true, false, false));
     assert_eq!(place, Some(json!("web")));
-    assert!(submission.is_some_and(|id| id.is_i64()));
+    assert!(review.is_some_and(|id| id.is_i64()));
 
     let run = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch, content_hash, exclusive, state, outcome, \
                ended_at, lease_until) SELECT id, node_id, concurrency_group_id, generation, generation, 1, content_hash, false, 'ended', $1, now(), now() \

@@ -101,7 +101,7 @@ const WRITE_CALLS: &[Row] = &[
     ("add-nodes", Requirement::OperateEverywhere, "text=m8.house.example.com+root%3D/srv/m8"),
     ("change-node", Requirement::Operate, "node=$node&version=1&description=x"),
     ("propose-change", Requirement::Operate, "node=$node&root=/srv/other"),
-    ("set-available", Requirement::Operate, "node=$node&available=false&reason=because"),
+    ("set-maintenance", Requirement::Operate, "node=$node&maintenance=true&reason=because"),
     ("mint-node-token", Requirement::OperateOrAdmin, "node=$node&name=x"),
     ("revoke-node-token", Requirement::OperateOrAdmin, "node=$node&token=$its_token"),
     ("take-out-node", Requirement::OperateEverywhere, "node=$node"),

@@ -139,7 +139,7 @@ fn run_end(outcome: Ended, job: &Job, secrets: &Secrets) -> Report {
         Ended::Refused(reason) => failed(&reason, Object::new(), secrets),
         Ended::Stopped { why: StopReason::LeaseLost, .. } => return None,
         Ended::Stopped { why: StopReason::Canceled, found, .. } => {
-            RunEnd::Canceled { found: kept(found, secrets).unwrap_or_default() }
+            RunEnd::Canceled { found: without_secrets(found, secrets).unwrap_or_default() }
         }
         Ended::Stopped { why: StopReason::WorkerShutdown, started: Some(false), .. } => {
             RunEnd::Unstarted
@@ -151,7 +151,7 @@ fn run_end(outcome: Ended, job: &Job, secrets: &Secrets) -> Report {
 }
 
 fn failed(reason: &str, found: Object, secrets: &Secrets) -> RunEnd {
-    match kept(found, secrets) {
+    match without_secrets(found, secrets) {
         Ok(found) => RunEnd::Failed { reason: shown(reason, secrets), found },
         Err(why) => RunEnd::failed(shown(
             &format!("{reason} (its partial result is not stored: {why})"),
@@ -173,7 +173,7 @@ fn bare(returned: &Value, secrets: &Secrets) -> Value {
 }
 
 /// The part of an attempt's result that is stored: everything but secrets.
-fn kept(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
+fn without_secrets(found: Object, secrets: &Secrets) -> Result<Object, DataError> {
     let masked = bare(&Value::Object(found), secrets);
     check_result(&masked)?;
     match masked {

@@ -25,7 +25,7 @@ use engine::gate::signature::check_verdicts;
 use engine::ids::{BlueprintNumber, ReviewId};
 use sqlx::PgPool;
 use store::StoreError;
-use store::runs::{Approval, SignedTarget};
+use store::runs::{Approval, SignedBlueprint};
 use tokio::sync::Mutex;
 
 use super::approvals::required_approvals;
@@ -80,11 +80,11 @@ impl SignatureVerifier {
         Ok(())
     }
 
-    async fn check_all(&self, blueprints: &[SignedTarget]) -> Result<(), Refusal> {
+    async fn check_all(&self, blueprints: &[SignedBlueprint]) -> Result<(), Refusal> {
         if blueprints.is_empty() {
             return Ok(());
         }
-        let reviews: Vec<ReviewId> = blueprints.iter().map(|target| target.submission).collect();
+        let reviews: Vec<ReviewId> = blueprints.iter().map(|target| target.review).collect();
         let mut connection = self.pool.acquire().await.map_err(StoreError::from)?;
         let signed_reviews = store::reviews::demanded(&mut connection, &reviews).await?;
         let given = store::reviews::signatures(&mut connection, &reviews).await?;
@@ -92,11 +92,11 @@ impl SignatureVerifier {
         let passkeys =
             store::people::passkeys::load_with_confirmers(&mut connection, &passkey_ids).await?;
         for target in blueprints {
-            let documents = store::reviews::documents(&mut connection, target.submission).await?;
+            let documents = store::reviews::documents(&mut connection, target.review).await?;
             let hash = change_hash(&documents)
                 .map_err(|error| StoreError::corrupt("review_document", error))?;
             if signed_reviews
-                .get(&target.submission)
+                .get(&target.review)
                 .is_some_and(|signed_reviews| signed_reviews.change_hash != hash)
             {
                 return Err(refused(
@@ -113,7 +113,7 @@ impl SignatureVerifier {
             let is_change = |approval: &&Approval| approval.kind == "change";
             let (Some(approval), Some(signed_reviews)) = (
                 approvals.get(&target.number).filter(is_change),
-                signed_reviews.get(&target.submission),
+                signed_reviews.get(&target.review),
             ) else {
                 return Err(refused(target, "its review is missing"));
             };
@@ -147,11 +147,11 @@ impl SignatureVerifier {
     }
 }
 
-fn refused(target: &SignedTarget, reason: &str) -> Refusal {
+fn refused(target: &SignedBlueprint, reason: &str) -> Refusal {
     Refusal::Chain(format!(
         "Blueprint {} (review {}) must not run: {reason}. Nothing runs on it or on later blueprints. \
          Find out who committed it (`gantry audit list`), and restore a backup from before it (see \
          docs/operating.md).",
-        target.number, target.submission
+        target.number, target.review
     ))
 }

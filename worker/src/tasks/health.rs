@@ -17,7 +17,7 @@ use background::{Failure, Outcome, Task, TaskResult};
 use engine::ids::NodeId;
 use serde_json::Value;
 use sqlx::PgPool;
-use store::nodes::{DueNode, Looked};
+use store::nodes::{DueNode, HealthCheckResult};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -121,7 +121,8 @@ impl Checker {
         // The duration would tell a closed port from a filtered one.
         let took = if concealed && came.is_err() { Duration::ZERO } else { begun.elapsed() };
         let by = self.by.clone();
-        let result = Looked { as_of: node.as_of, tried, address, came, survey, took, by };
+        let result =
+            HealthCheckResult { as_of: node.as_of, tried, address, came, survey, took, by };
         match store::nodes::record_health_check(&self.pool, node.id, &result).await {
             Ok(true) => {
                 tracing::info!(node = %node.fqdn, alive = result.came.is_ok(), "the state of a \

@@ -88,10 +88,14 @@ impl Bed {
     /// The addresses tried by the first successful health check.
     async fn first_look(&self, node: usize) -> Vec<TriedAddress> {
         let mut on = self.cluster.server().acquire().await.expect("a connection");
-        let looks =
-            store::nodes::looks(&mut on, self.cluster.nodes[node].id, Default::default(), 50)
-                .await
-                .expect("looks");
+        let looks = store::nodes::health_checks(
+            &mut on,
+            self.cluster.nodes[node].id,
+            Default::default(),
+            50,
+        )
+        .await
+        .expect("looks");
         let look = looks.into_iter().rev().find(|look| look.reached).expect("one got in");
         assert_eq!(look.address, self.real(node).to_string());
         look.attempts.0

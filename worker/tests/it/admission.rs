@@ -461,7 +461,7 @@ async fn waits(
 }
 
 /// The statement's first pending reason for every step.
-async fn told(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, PendingReason> {
+async fn sql_reasons(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, PendingReason> {
     let filter = store::runs::PendingFilter::default();
     let told = store::runs::waiting(on, limits, &filter, 1_000).await.expect("what waits");
     told.rows
@@ -519,7 +519,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
         // One transaction, so that all have the same time.
         let mut on = cluster.server().begin().await.expect("a transaction");
         let before = view(&mut on, capacity).await;
-        let waiting = told(&mut on, limits).await;
+        let waiting = sql_reasons(&mut on, limits).await;
         assert_eq!(
             waiting,
             waits(&mut on, &before, limits).await,

@@ -26,10 +26,10 @@ use engine::plan::base::written;
 use passkeys::RelyingParty;
 use serde_json::{Value, json};
 use sqlx::{PgConnection, PgPool};
-use store::blueprints::NewTarget;
+use store::blueprints::NewBlueprint;
 use store::nodes::NewNode;
 use store::people::passkeys::NewPasskey;
-use store::reviews::NewSubmission;
+use store::reviews::NewReview;
 use tempfile::TempDir;
 use testdb::TestDatabase;
 use tokio::time::{Instant, sleep};
@@ -204,9 +204,9 @@ impl Cluster {
             project(&old, &blueprint, &changes, &Catalog::default()).expect("a projection");
         let head = store::blueprints::lock_for_commit(&mut transaction).await.expect("the head");
         store::catalog::ensure_objects(&mut transaction, &objects).await.expect("objects");
-        let new = NewTarget {
+        let new = NewBlueprint {
             head,
-            submission: None,
+            review: None,
             policy: None,
             by: None,
             old: &old,
@@ -463,7 +463,7 @@ impl Cluster {
             .expect("the base");
         let destructive =
             projection.steps.iter().any(|s| s.destructive && s.change != StepChange::Keep);
-        let submission = NewSubmission {
+        let review = NewReview {
             proposal,
             version: version.expect("it is open"),
             title: "test".to_owned(),
@@ -489,24 +489,23 @@ impl Cluster {
             authors: BTreeSet::from([self.author]),
             documents: changes.clone(),
         };
-        let submission = store::reviews::insert_submission(&mut transaction, &submission)
-            .await
-            .expect("a submission");
-        transaction.commit().await.expect("a submission");
+        let review =
+            store::reviews::insert_review(&mut transaction, &review).await.expect("a review");
+        transaction.commit().await.expect("a review");
         let mut transaction = self.db.owner().begin().await.expect("a transaction");
         let head = store::blueprints::lock_for_commit(&mut transaction).await.expect("the head");
         let verdict = store::reviews::insert_verdict(
             &mut transaction,
-            submission,
+            review,
             self.reviewer,
             VerdictKind::Approve,
             "",
         )
         .await;
-        self.sign(&mut transaction, submission, verdict.expect("a verdict")).await;
-        let target = NewTarget {
+        self.sign(&mut transaction, review, verdict.expect("a verdict")).await;
+        let target = NewBlueprint {
             head,
-            submission: Some(submission),
+            review: Some(review),
             policy: None,
             by: Some(self.author),
             old: &self.blueprint,
@@ -518,7 +517,7 @@ impl Cluster {
         };
         let number =
             store::blueprints::commit_change(&mut transaction, &target).await.expect("a target");
-        store::blueprints::close_committed_proposal(&mut transaction, submission)
+        store::blueprints::close_committed_proposal(&mut transaction, review)
             .await
             .expect("the proposal");
         transaction.commit().await.expect("a commit");
@@ -526,10 +525,10 @@ impl Cluster {
         number
     }
 
-    async fn sign(&self, on: &mut PgConnection, submission: ReviewId, verdict: i64) {
+    async fn sign(&self, on: &mut PgConnection, review: ReviewId, verdict: i64) {
         let Some(Signer { id, authenticator, forges, .. }) = &self.signer else { return };
         let reviewed =
-            store::reviews::reviewed(on, submission).await.expect("a row").expect("a submission");
+            store::reviews::reviewed(on, review).await.expect("a row").expect("a review");
         let nonce = Nonce(*Uuid::new_v4().as_bytes());
         let statement = Statement::Verdict {
             reviewed,

@@ -36,7 +36,7 @@ async fn with(cluster: &mut Cluster, name: &str, change: impl FnOnce(&mut engine
 /// For each run of a step: outcome, cause, requester, and the number of earlier failures.
 type Told = (Option<String>, Option<String>, Option<String>, i32);
 
-async fn told(cluster: &Cluster, node: usize, role: &str) -> Vec<Told> {
+async fn reported(cluster: &Cluster, node: usize, role: &str) -> Vec<Told> {
     sqlx::query_as(
         "SELECT outcome, cause, cause_by, failures FROM run WHERE step_id = $1 ORDER BY id",
     )
@@ -75,7 +75,7 @@ async fn role_limits_retries_and_attempts_are_numbered() {
     cluster.reaches(0, "twice", "error").await;
     let failed = |failures| (Some("failed".to_owned()), None, None, failures);
     assert_eq!(
-        told(&cluster, 0, "twice").await,
+        reported(&cluster, 0, "twice").await,
         [failed(0), failed(1), failed(2)],
         "the limit is the role's"
     );
@@ -94,7 +94,7 @@ async fn role_limits_retries_and_attempts_are_numbered() {
         (Some("failed".to_owned()), Some("retry".to_owned()), Some("bo".to_owned()), failures)
     };
     assert_eq!(
-        told(&cluster, 0, "twice").await[3..],
+        reported(&cluster, 0, "twice").await[3..],
         [by_bo(0), by_bo(1), by_bo(2)],
         "a retry begins anew"
     );
@@ -177,7 +177,7 @@ async fn commit_over_running_step_discards_its_result() {
     worker.stop().await;
     let again = (Some("succeeded".to_owned()), Some("changed".to_owned()), None, 0);
     assert_eq!(
-        told(&cluster, 0, "app").await,
+        reported(&cluster, 0, "app").await,
         [(Some("succeeded".to_owned()), None, None, 0), again]
     );
     assert_eq!(
@@ -257,7 +257,7 @@ async fn destructive_step_runs_once_despite_drift() {
     cluster.reaches(0, "app", "active").await;
     let node_back = Some("node_back".to_owned());
     assert_eq!(
-        told(&cluster, 0, "app").await.iter().map(|run| run.1.clone()).collect::<Vec<_>>(),
+        reported(&cluster, 0, "app").await.iter().map(|run| run.1.clone()).collect::<Vec<_>>(),
         [None, node_back]
     );
     for node in [0, 1] {

@@ -78,7 +78,7 @@ impl Node {
         self.folder.path().join("node")
     }
 
-    fn kept(&self, name: &str) -> PathBuf {
+    fn stored_file(&self, name: &str) -> PathBuf {
         self.root().join(".gantry").join(name)
     }
 
@@ -153,7 +153,7 @@ impl Node {
     }
 
     fn runs(&self) -> Vec<String> {
-        names(&self.kept("run"))
+        names(&self.stored_file("run"))
     }
 }
 
@@ -182,7 +182,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-fn said(output: &Output) -> String {
+fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -210,7 +210,7 @@ fn unused_input_is_deleted() {
         let error = String::from_utf8_lossy(&ran.stderr);
         assert!(error.contains(why), "{error}");
         assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "{why}");
-        assert_eq!(names(&node.kept("incoming")), Vec::<String>::new(), "{why}");
+        assert_eq!(names(&node.stored_file("incoming")), Vec::<String>::new(), "{why}");
     };
     let half = &INPUT[..INPUT.len() - 1];
     nothing_stays(&node.call(&words, half), "the input is incomplete");
@@ -232,7 +232,7 @@ fn partial_script_is_deleted() {
     let put = ["put".to_owned(), Hash::of_bytes(script.as_bytes()).to_string()];
     assert_eq!(node.call_on_a_full_disk(8, &put, &script).status.code(), Some(74));
     assert_eq!(node.call(&put, &script[..100]).status.code(), Some(74));
-    assert_eq!(names(&node.kept("scripts")), Vec::<String>::new());
+    assert_eq!(names(&node.stored_file("scripts")), Vec::<String>::new());
 
     let there = node.folder.path().join("staged/wrapper");
     let mut stage = Command::new("/bin/sh");
@@ -253,7 +253,7 @@ async fn dies_at_once(node: &Node, words: &[String]) {
     drop(following.stdin.take());
     let leader = appears(&node.root().join("leader")).await;
     let of = |name: &str| {
-        let folder = node.kept("run").join(node.runs().remove(0));
+        let folder = node.stored_file("run").join(node.runs().remove(0));
         let text = fs::read_to_string(folder.join(name)).expect("it is written");
         text.split(' ').nth(1).expect("a number").to_owned()
     };
@@ -273,11 +273,14 @@ async fn crashed_attempt_leaves_no_input() {
     let node = Node::new();
     dies_at_once(&node, &node.words(SLEEPS, "s", 1, 1)).await;
     assert!(!node.betraying().is_empty(), "it could not clear away itself");
-    assert_eq!(said(&node.call(&["end", "s", "1", "1", "1"], "")), "started=yes state=started\n");
+    assert_eq!(
+        output_text(&node.call(&["end", "s", "1", "1", "1"], "")),
+        "started=yes state=started\n"
+    );
     assert_eq!((node.betraying(), node.runs()), (vec![], vec![]), "who ends it clears away");
 
     dies_at_once(&node, &node.words(SLEEPS, "s", 1, 2)).await;
-    assert_eq!(said(&node.call(&["attempts"], "")), "1.2 s gone\n");
+    assert_eq!(output_text(&node.call(&["attempts"], "")), "1.2 s gone\n");
     assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
     assert_eq!(
         node.call(&["follow", "1.2", "0", "0", "-", "100"], "").status.code(),
@@ -286,12 +289,12 @@ async fn crashed_attempt_leaves_no_input() {
     );
 
     // The machine went down before the supervisor file was written.
-    let folder = node.kept("run").join("1.3");
+    let folder = node.stored_file("run").join("1.3");
     fs::create_dir(&folder).expect("the folder is ours");
     for (name, text) in [("of", "other 0\n"), ("boot", "before\n"), ("input.json", INPUT)] {
         fs::write(folder.join(name), text).expect("the folder is ours");
     }
-    let left = said(&node.call(&["attempts"], ""));
+    let left = output_text(&node.call(&["attempts"], ""));
     assert!(left.contains("1.3 other gone\n"), "{left}");
     assert_eq!(node.betraying(), Vec::<PathBuf>::new());
 }
@@ -326,13 +329,13 @@ async fn partial_input_does_not_block_others() {
         comes("half an input is there", || !node.betraying().is_empty()).await;
         killed.kill().expect("it is ours");
         killed.wait().expect("it is ours");
-        assert_eq!(said(&node.call(&["attempts"], "")), "1.2 s ended\n");
+        assert_eq!(output_text(&node.call(&["attempts"], "")), "1.2 s ended\n");
         assert_eq!(node.betraying(), Vec::<PathBuf>::new(), "who finds it clears away");
 
         let ended_meanwhile = node.start(&sleeps(4), half);
         comes("half an input is there", || !node.betraying().is_empty()).await;
         assert_eq!(
-            said(&node.call(&["end", "s", "1", "4", "1"], "")),
+            output_text(&node.call(&["end", "s", "1", "4", "1"], "")),
             "started=no state=succeeded\n"
         );
         assert_eq!(node.betraying(), Vec::<PathBuf>::new());
@@ -362,12 +365,22 @@ fn arrives(node: &Node) {
         .map(str::to_owned)
     };
     let told = "MARKcode=0 why=exit script=it.sh\n{\"a\": 1}\nMARK";
-    assert_eq!(said(&node.call(&run("1"), &input)), format!("out{told}"), "the script came along");
+    assert_eq!(
+        output_text(&node.call(&run("1"), &input)),
+        format!("out{told}"),
+        "the script came along"
+    );
     assert_eq!(node.runs(), ["1.1"], "nobody said that it arrived");
-    assert_eq!(said(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "")), told);
-    assert_eq!(said(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "taken\n")), told);
+    assert_eq!(output_text(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "")), told);
+    assert_eq!(
+        output_text(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "taken\n")),
+        told
+    );
     assert_eq!(node.runs(), Vec::<String>::new());
-    assert_eq!(said(&node.call(&run("2"), &format!("{input}taken\n"))), format!("out{told}"));
+    assert_eq!(
+        output_text(&node.call(&run("2"), &format!("{input}taken\n"))),
+        format!("out{told}")
+    );
     assert_eq!((node.runs(), node.betraying()), (vec![], vec![]));
 }
 
@@ -384,7 +397,7 @@ fn non_regular_output_file_is_reported() {
                 .status
                 .success()
         );
-        let taken = said(&node.call(&["take", &format!("1.{attempt}"), "100"], ""));
+        let taken = output_text(&node.call(&["take", &format!("1.{attempt}"), "100"], ""));
         assert_eq!(taken, "output=no-file code=0 why=exit script=it.sh\n", "{makes}");
         assert_eq!(node.runs(), Vec::<String>::new());
     }
@@ -407,7 +420,7 @@ impl Earlier {
             .expect("a start")
             .to_owned();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
-        let folder = node.kept("run").join(attempt.to_string());
+        let folder = node.stored_file("run").join(attempt.to_string());
         fs::create_dir_all(&folder).expect("the folder is ours");
         let process = format!("{} {} {start}\n", boot.trim(), child.id());
         for (name, text) in
@@ -419,7 +432,7 @@ impl Earlier {
     }
 
     fn started(self, node: &Node, attempt: i64, step: &str) -> Self {
-        let ledger = node.kept("ledger");
+        let ledger = node.stored_file("ledger");
         fs::create_dir_all(&ledger).expect("the folder is ours");
         let text = format!(
             "epoch=1\nattempt={attempt}\nstarted={attempt}\ngeneration=1\ncontent=c\nstate=started\n"
@@ -444,18 +457,21 @@ impl Drop for Earlier {
 fn attempt_of_older_wrapper_can_be_ended() {
     let node = Node::new();
     let earlier = Earlier::of(&node, 5, "s").started(&node, 5, "s");
-    assert_eq!(said(&node.call(&["attempts"], "")), "5 s runs\n");
+    assert_eq!(output_text(&node.call(&["attempts"], "")), "5 s runs\n");
     assert_eq!(
-        said(&node.call(&["end", "s", "1", "4", "1"], "")),
+        output_text(&node.call(&["end", "s", "1", "4", "1"], "")),
         "started=unknown state=started\n"
     );
     assert!(earlier.runs(), "an older attempt was to be ended");
-    assert_eq!(said(&node.call(&["end", "s", "1", "5", "1"], "")), "started=yes state=started\n");
+    assert_eq!(
+        output_text(&node.call(&["end", "s", "1", "5", "1"], "")),
+        "started=yes state=started\n"
+    );
     assert!(!earlier.runs());
     assert_eq!((node.betraying(), node.runs()), (vec![], vec![]));
 
     let earlier = Earlier::of(&node, 6, "s").started(&node, 6, "s");
-    let half = node.kept("run").join("7");
+    let half = node.stored_file("run").join("7");
     fs::create_dir(&half).expect("the folder is ours");
     fs::write(half.join("stdin"), INPUT).expect("the folder is ours");
     let newer = node.call(&node.words("#!/bin/sh\necho x >>ran\n", "s", 2, 6), INPUT);
@@ -488,7 +504,7 @@ fn lock_without_flock_has_one_holder() {
         (0..24).map(|number| node.start(&["end", &step(number), "1", "1", "1"], "")).collect();
     for (number, child) in all.into_iter().enumerate() {
         let output = ended(child);
-        let fine = said(&output) == "started=no state=none\n";
+        let fine = output_text(&output) == "started=no state=none\n";
         assert_eq!(fine, !number.is_multiple_of(3), "{number}: {output:?}");
     }
     let twice = fs::read_to_string(node.folder.path().join("bin/twice")).unwrap_or_default();
@@ -501,21 +517,21 @@ fn abandoned_lock_can_be_taken() {
     let is_had = |name: &str| {
         let output = node.call(&["end", name, "1", "1", "1"], "");
         assert!(output.status.success(), "{output:?}");
-        assert_eq!(names(&node.kept("holder")), ["free"], "and is given back");
+        assert_eq!(names(&node.stored_file("holder")), ["free"], "and is given back");
     };
     // The remains of an older wrapper that died while it took the lock.
-    fs::create_dir_all(node.kept("lock.d")).expect("the folder is ours");
+    fs::create_dir_all(node.stored_file("lock.d")).expect("the folder is ours");
     is_had("a");
     // The creator died before the lock was complete.
-    fs::remove_file(node.kept("holder/free")).expect("it is there");
+    fs::remove_file(node.stored_file("holder/free")).expect("it is there");
     is_had("b");
-    fs::remove_file(node.kept("holder/free")).expect("it is there");
-    fs::create_dir(node.kept("holder/holder.1")).expect("the folder is ours");
+    fs::remove_file(node.stored_file("holder/free")).expect("it is there");
+    fs::create_dir(node.stored_file("holder/holder.1")).expect("the folder is ours");
     is_had("c");
     // The process id of the dead holder was reused.
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
     let other = format!("holder/{}.{}.1", boot.trim(), std::process::id());
-    fs::rename(node.kept("holder/free"), node.kept(&other)).expect("it is there");
+    fs::rename(node.stored_file("holder/free"), node.stored_file(&other)).expect("it is there");
     is_had("d");
 }
 
@@ -546,5 +562,5 @@ fn node_without_flock_works() {
     assert!(stat.is_empty() || stat.contains(") Z"), "{stat}");
     let again = call(&run, "{}\n{}\nA=1\n");
     assert_eq!(again.status.code(), Some(71));
-    assert_eq!(names(&node.kept("holder")), ["free"]);
+    assert_eq!(names(&node.stored_file("holder")), ["free"]);
 }

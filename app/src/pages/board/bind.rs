@@ -140,7 +140,7 @@ fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict
                 prop:checked=move || chosen.read().as_ref() == Some(&role.get_value())
                 on:change=move |_| chosen.set(Some(role.get_value()))
             />
-            <span><b>{role.get_value().to_string()}</b><small>{verdict.said(true)}</small></span>
+            <span><b>{role.get_value().to_string()}</b><small>{verdict.text(true)}</small></span>
         </label>
     }
     .into_any()
@@ -240,7 +240,7 @@ pub(super) fn SelectNodes(
     let outcome = move || match (chosen.read().is_empty(), verdict()) {
         (true, _) => String::new(),
         (false, None) => "Checking the impact".to_owned(),
-        (false, Some(verdict)) => verdict.said(true),
+        (false, Some(verdict)) => verdict.text(true),
     };
     let ready =
         move || !chosen.read().is_empty() && verdict().is_some_and(|verdict| verdict.takes());

@@ -66,7 +66,7 @@ impl Verdict {
     }
 
     /// The text in the row. More detailed if the row is under the pointer.
-    pub(super) fn said(&self, is_hovered: bool) -> String {
+    pub(super) fn text(&self, is_hovered: bool) -> String {
         match (self, is_hovered) {
             (Self::Allowed { .. }, false) => "allowed".into(),
             (Self::Allowed { promise, .. }, true) => promise.clone(),
@@ -247,9 +247,9 @@ mod tests {
     #[test]
     fn additions_are_listed_before_drop() {
         let legal = verdict(role(2, &[]));
-        assert_eq!(legal.said(false), "allowed");
+        assert_eq!(legal.text(false), "allowed");
         assert_eq!(
-            legal.said(true),
+            legal.text(true),
             "+ 12 noderoles. Also adds dns-client, runtime. Node web-1 moves from system to web (and 1 more). Wave 3 of 4"
         );
         let reasons = legal.reasons().unwrap();
@@ -261,11 +261,11 @@ mod tests {
         let mixed =
             verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
         assert!(mixed.takes());
-        assert_eq!(mixed.said(false), "7 of 10 can be bound");
+        assert_eq!(mixed.text(false), "7 of 10 can be bound");
         assert!(
-            mixed.said(true).contains("Cannot bind db-1, db-2, db-3: is dead"),
+            mixed.text(true).contains("Cannot bind db-1, db-2, db-3: is dead"),
             "{}",
-            mixed.said(true)
+            mixed.text(true)
         );
     }
 
@@ -273,9 +273,9 @@ mod tests {
     fn refused_drop_has_reason() {
         let one = verdict(role(0, &[("db-1", "belongs to storage, a sibling: move it first")]));
         assert!(!one.takes());
-        assert_eq!(one.said(false), "db-1: belongs to storage, a sibling: move it first");
+        assert_eq!(one.text(false), "db-1: belongs to storage, a sibling: move it first");
         let several = verdict(role(0, &[("a", "x"), ("b", "y"), ("c", "z")]));
-        assert_eq!(several.said(true), "a: x; b: y; 1 more");
+        assert_eq!(several.text(true), "a: x; b: y; 1 more");
     }
 
     #[test]
@@ -283,15 +283,15 @@ mod tests {
         let unknown = |n: usize| vec![NodeId(Default::default()); n];
         let some = verdict(RoleDropPreview { unknown: unknown(3), ..role(7, &[]) });
         assert!(some.takes());
-        assert_eq!(some.said(false), "7 of 10 can be bound");
+        assert_eq!(some.text(false), "7 of 10 can be bound");
         assert!(
-            some.said(true).contains("Cannot bind 3 nodes: not checked, too many nodes at once"),
+            some.text(true).contains("Cannot bind 3 nodes: not checked, too many nodes at once"),
             "{}",
-            some.said(true)
+            some.text(true)
         );
         let none =
             verdict(RoleDropPreview { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
-        assert_eq!(none.said(false), "db-1: is dead; 1 node: not checked, too many nodes at once");
+        assert_eq!(none.text(false), "db-1: is dead; 1 node: not checked, too many nodes at once");
         let many = Brought {
             role: RoleName::parse("runtime").unwrap(),
             nodes: (1..=8).map(|n| format!("web-{n}")).collect(),

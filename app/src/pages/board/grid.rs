@@ -84,7 +84,7 @@ fn Row(
         bindable.get() && name.with_value(|name| board_state.over().read().as_ref() == Some(name))
     });
     let said = move || {
-        verdict.read().as_ref().map(|verdict| (verdict.said(over.get()), verdict.reasons()))
+        verdict.read().as_ref().map(|verdict| (verdict.text(over.get()), verdict.reasons()))
     };
     let chips = Memo::new(move |_| role.read().noderoles.clone());
     let more = move || {

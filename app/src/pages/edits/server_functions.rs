@@ -70,7 +70,7 @@ pub async fn discard(proposal: ProposalId, version: i32) -> ServerResult<()> {
 #[server(name = Submit, prefix = "/call", endpoint = "submit", output = AsJson)]
 pub async fn submit(proposal: ProposalId, version: i32, title: String) -> ServerResult<ReviewId> {
     let (request, actor) = signed_in()?;
-    let submission = answer(request.control.submit(&actor, proposal, version, title).await).await?;
-    leptos_axum::redirect(&crate::addresses::review(submission));
-    Ok(submission)
+    let review = answer(request.control.submit(&actor, proposal, version, title).await).await?;
+    leptos_axum::redirect(&crate::addresses::review(review));
+    Ok(review)
 }

@@ -7,7 +7,7 @@ use api::nodes::{HealthCheckPage, HealthCheckSort, HealthCheckView, HealthChecks
 use leptos::prelude::*;
 
 use super::stored::{self, NodeParam};
-use super::{came, check_details, server_functions};
+use super::{check_details, health_check_result, server_functions};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::list::{ListAddress, columns_of};
@@ -56,7 +56,7 @@ impl ListPage for LooksAt {
         let reached = address
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
         let (sort, before) = address.stretch()?;
-        server_functions::node_looks(
+        server_functions::node_health_checks(
             name,
             HealthChecksQuery { reached, text: address.word("text"), sort, before },
         )
@@ -90,7 +90,7 @@ impl ListPage for LooksAt {
         view! {
             <tr>
                 <td data-label="When"><Moment at=check.at/></td>
-                {with.cell(Part::Result, "", came(check.reached))}
+                {with.cell(Part::Result, "", health_check_result(check.reached))}
                 {with.cell(Part::Address, "", view! { <div>{check_details(&check)}</div> })}
                 {with.cell(Part::Duration, "", format!("{} ms", check.took_ms))}
                 {with.cell(Part::Worker, "muted", check.by)}

@@ -29,9 +29,12 @@ pub async fn node(name: String) -> ServerResult<NodeView> {
 
 /// A page of the results of a node's health checks.
 #[server(name = ReadNodeHealthChecks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
-pub async fn node_looks(name: String, wanted: HealthChecksQuery) -> ServerResult<HealthCheckPage> {
+pub async fn node_health_checks(
+    name: String,
+    wanted: HealthChecksQuery,
+) -> ServerResult<HealthCheckPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.node_looks(&actor, &name, &wanted).await).await
+    answer(request.control.node_health_checks(&actor, &name, &wanted).await).await
 }
 
 /// A page of the results that attempts returned on a node.
@@ -154,10 +157,10 @@ fn parse_hints(text: &str) -> Result<serde_json::Value, api::Problem> {
 }
 
 /// Starts or ends a node's maintenance.
-#[server(name = SetAvailable, prefix = "/call", endpoint = "set-available", output = AsJson)]
-pub async fn set_available(node: NodeId, available: bool, reason: String) -> ServerResult<()> {
+#[server(name = SetMaintenance, prefix = "/call", endpoint = "set-maintenance", output = AsJson)]
+pub async fn set_maintenance(node: NodeId, maintenance: bool, reason: String) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(request.control.set_available(&actor, node, available, reason).await).await
+    answer(request.control.set_maintenance(&actor, node, maintenance, reason).await).await
 }
 
 /// Creates a token with which a node authenticates.

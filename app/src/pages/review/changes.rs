@@ -404,7 +404,7 @@ fn alike(
     let mut place: BTreeMap<String, usize> = BTreeMap::new();
     for node in nodes {
         // If serialization fails, the node gets its own card.
-        let looks = looks(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
+        let looks = card_key(&node, known, brought).unwrap_or_else(|_| node.id.to_string());
         match place.get(&looks) {
             Some(group) => {
                 let group = &mut groups[*group];
@@ -442,7 +442,7 @@ impl<'a> Awaited<'a> {
 
 /// A key of everything that is displayed about a node, except its name. Nodes with equal keys share
 /// a card.
-fn looks(
+fn card_key(
     node: &NodeDifference,
     known: &Known,
     brought: &BTreeMap<NoderoleId, String>,

@@ -56,7 +56,7 @@ fn Thread(
     discussion: Feed<Discussion>,
 ) -> impl IntoView {
     let first = thread.read_untracked();
-    let (id, submission) = (first.id, first.review);
+    let (id, review_id) = (first.id, first.review);
     drop(first);
     let resolve = ServerAction::<ResolveThread>::new();
     on_success(resolve, move |()| {
@@ -86,7 +86,7 @@ fn Thread(
     };
     let earlier = move || {
         let now = discussion.value().read().review;
-        (submission != now).then(|| view! { <span class="muted">"opened on " <a href=addresses::review(submission)>"review " {submission.0}</a></span> })
+        (review_id != now).then(|| view! { <span class="muted">"opened on " <a href=addresses::review(review_id)>"review " {review_id.0}</a></span> })
     };
     let comments = move || {
         let line = |comment: api::reviews::CommentView| {
@@ -177,7 +177,7 @@ fn NewThread(
         review.now();
     });
     let why_not = Memo::new(move |_| discussion.value().read().may_write.clone().err());
-    let submission = move || discussion.value().read().review;
+    let review_id = move || discussion.value().read().review;
     let anchor = move || about.get().unwrap_or(Anchor::Whole);
     let what = move || match about.get() {
         Some(anchor) => super::changes::words(&review.value().read(), &anchor),
@@ -185,13 +185,13 @@ fn NewThread(
     };
     let whole = move || {
         about.read().is_some().then(|| {
-            let link = format!("{}?tab=discussion", addresses::review(submission()));
+            let link = format!("{}?tab=discussion", addresses::review(review_id()));
             view! { <a class="button quiet small" href=link data-noscroll>"Comment on the whole change"</a> }
         })
     };
     view! {
         <ActionForm action=open attr:class="inside acts new-thread">
-            <input type="hidden" name="review" value=move || submission().to_string()/>
+            <input type="hidden" name="review" value=move || review_id().to_string()/>
             <input type="hidden" name="anchor" value=move || anchor().to_string()/>
             <div class="field">
                 <label for="new-thread">"Open a thread on " <bdi>{move || what()}</bdi></label>
@@ -215,7 +215,7 @@ fn NewThread(
             <ProblemNotice problem=problem_of(open)/>
             <EquivalentCommands of=move |typed: FormValues| {
                 let about = about.get().map(|anchor| anchor.to_string()).unwrap_or_default();
-                vec![api::calls::comment(submission(), &about, &typed.or("body", "TEXT"))]
+                vec![api::calls::comment(review_id(), &about, &typed.or("body", "TEXT"))]
             }/>
         </ActionForm>
     }

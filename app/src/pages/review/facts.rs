@@ -377,7 +377,7 @@ mod tests {
         NoderoleRerun { touched: at(n), cause: RerunCause::Asked, reason: None, in_use }
     }
 
-    fn said(found: &Impact) -> Vec<String> {
+    fn lines(found: &Impact) -> Vec<String> {
         let changed = Changed { parts: vec!["2 noderoles".into()], is_on_nodes: true };
         facts(found, &changed).iter().map(|fact| format!("{} {}", fact.lead, fact.rest)).collect()
     }
@@ -392,15 +392,18 @@ mod tests {
         };
         let (up, down) = (Some(true), Some(false));
         assert_eq!(
-            said(&of(&[up, up]))[0],
+            lines(&of(&[up, up]))[0],
             "Restarts 2 noderoles that are active now: app on n1 and app on n2."
         );
         assert_eq!(
-            said(&of(&[up, down]))[0],
+            lines(&of(&[up, down]))[0],
             "Restarts 1 noderole that is active now: app on n1. 1 inactive noderole also runs again."
         );
-        assert_eq!(said(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None is active now.");
-        assert_eq!(said(&of(&[None, None]))[0], "Runs 2 noderoles again: app on n1 and app on n2.");
+        assert_eq!(lines(&of(&[down]))[0], "Runs 1 noderole again: app on n1. None is active now.");
+        assert_eq!(
+            lines(&of(&[None, None]))[0],
+            "Runs 2 noderoles again: app on n1 and app on n2."
+        );
     }
 
     #[test]
@@ -408,11 +411,11 @@ mod tests {
         let of =
             |interrupted| Impact { retained: vec![at(1)].into(), interrupted, ..Impact::default() };
         assert_eq!(
-            said(&of(Some(0)))[0],
+            lines(&of(Some(0)))[0],
             "Does not run again: app on n1. New content or data applies at the next run, which this change does not start."
         );
         assert_eq!(
-            said(&of(None))[0],
+            lines(&of(None))[0],
             "Not rerun by this change: app on n1. The next run applies the new content or data."
         );
     }
@@ -432,7 +435,7 @@ mod tests {
             ..Impact::default()
         };
         assert_eq!(
-            said(&found),
+            lines(&found),
             [
                 "Can’t be undone: app on n1, app on n2, app on n3 and 997 more lose data when they run.",
                 "Downstream: 20000 noderoles in web, 7 active now. They depend on noderoles that restart or are removed, but do not change.",

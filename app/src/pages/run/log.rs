@@ -404,7 +404,7 @@ fn Tools(log: Log, look: Look) -> impl IntoView {
             <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Previous match" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
             <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Next match" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
             <Toggle on=search.any_case shape=Icon::Search word="Ignore case" hint="Find upper-case and lower-case letters alike"/>
-            <span class="muted" role="status">{move || search.said()}</span>
+            <span class="muted" role="status">{move || search.status()}</span>
             <span class="grow"></span>
             <Toggle on=look.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>
             <Toggle on=look.wrap shape=Icon::Wrap word="Wrap" hint="Wrap long lines"/>

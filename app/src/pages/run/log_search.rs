@@ -151,7 +151,7 @@ impl Search {
     }
 
     /// The status text of the search.
-    pub(super) fn said(self) -> String {
+    pub(super) fn status(self) -> String {
         if self.text.read().is_empty() {
             return String::new();
         }

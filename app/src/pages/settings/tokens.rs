@@ -120,7 +120,7 @@ fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> i
     };
     let fields = reset_on_success(make, move |refused| {
         view! {
-            {wished(&refused, admin)}
+            {token_fields(&refused, admin)}
             <ProblemNotice problem=problem_of(make)/>
             <EquivalentCommands of=move |typed: FormValues| vec![create_call(typed, person)]/>
         }
@@ -141,7 +141,7 @@ fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> i
 }
 
 /// The fields: purpose, permissions, deployment and lifetime.
-fn wished(refused: &Refused, admin: bool) -> AnyView {
+fn token_fields(refused: &Refused, admin: bool) -> AnyView {
     let choice = |name: &'static str, about: &'static str, usual: bool| {
         let checked = if refused.is_here() { refused.typed(name).is_some() } else { usual };
         view! {

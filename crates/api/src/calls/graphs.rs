@@ -7,7 +7,7 @@ use super::shell::encoded;
 use crate::views::graph::GraphOptions;
 
 pub fn graph(deployment: &DeploymentName, options: &GraphOptions) -> Call {
-    asked(
+    graph_call(
         format!("/deployments/{deployment}/graph"),
         options,
         ["deployment", "graph", deployment.as_str()],
@@ -16,11 +16,11 @@ pub fn graph(deployment: &DeploymentName, options: &GraphOptions) -> Call {
 
 /// The graph of the noderoles that a review changes.
 pub fn review_graph(id: ReviewId, options: &GraphOptions) -> Call {
-    asked(format!("/reviews/{id}/graph"), options, ["review", "graph", &id.to_string()])
+    graph_call(format!("/reviews/{id}/graph"), options, ["review", "graph", &id.to_string()])
 }
 
 /// The command has the query parameters as options of the same names.
-fn asked(path: String, options: &GraphOptions, command: [&str; 3]) -> Call {
+fn graph_call(path: String, options: &GraphOptions, command: [&str; 3]) -> Call {
     let parameters = options.words();
     let words: Vec<String> =
         parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();

@@ -134,11 +134,11 @@ fn edited(change: &Map<String, Value>) -> Option<Vec<(String, String)>> {
 }
 
 /// Puts a node in maintenance, or ends the maintenance.
-pub fn set_available(node: NodeId, version: i32, available: bool, reason: &str) -> Call {
-    Call::new(Method::Put, format!("/nodes/{node}/availability"))
+pub fn set_maintenance(node: NodeId, version: i32, maintenance: bool, reason: &str) -> Call {
+    Call::new(Method::Put, format!("/nodes/{node}/maintenance"))
         .on(version)
-        .json(json!({ "available": available, "reason": reason }))
-        .words(["node", if available { "end-maintenance" } else { "start-maintenance" }])
+        .json(json!({ "maintenance": maintenance, "reason": reason }))
+        .words(["node", if maintenance { "start-maintenance" } else { "end-maintenance" }])
         .word(node.to_string())
         .option("reason", reason)
         .version(version)

@@ -127,7 +127,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         show_node(&n1),
         change_node(node, 4, fields(&change)),
         change_node(node, 4, fields(&hints)),
-        set_available(node, 4, false, REASON),
+        set_maintenance(node, 4, true, REASON),
         take_out_node(node),
         mint_node_token(node, "agent", 90),
         revoke_node_token(node, token),

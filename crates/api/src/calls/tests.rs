@@ -340,10 +340,10 @@ fn commands_have_readable_form() {
     let node = engine::ids::NodeId(uuid::Uuid::nil());
     assert_eq!(take_out_node(node).cli(), format!("gantry node remove {node}"));
     assert!(
-        set_available(node, 4, true, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json")
+        set_maintenance(node, 4, false, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json")
     );
     assert_eq!(
-        set_available(node, 4, true, "x").cli(),
+        set_maintenance(node, 4, false, "x").cli(),
         format!("gantry node end-maintenance {node} --reason x --version 4")
     );
     let fields = json!({ "hints": { "rack": "it's 7" } }).as_object().cloned().expect("an object");

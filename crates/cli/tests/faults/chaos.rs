@@ -604,8 +604,8 @@ impl Changing {
             return Err(NotDone::Broken("no server".to_owned()));
         };
         let [ada, bo] = self.people.clone().map(|cookie| Client { server: server.clone(), cookie });
-        let submission = approved(&ada, &bo, deployment, edits).await?;
-        commit_named(&ada, submission, deployment).await
+        let review = approved(&ada, &bo, deployment, edits).await?;
+        commit_named(&ada, review, deployment).await
     }
 }
 

@@ -13,12 +13,12 @@ use crate::world::{World, commit};
 async fn server_killed_during_commit_commits_nothing() {
     let mut world = World::running(1, 1).await;
     watch(&world.admin).await;
-    let submission = world.approved("east", vec![world.bind(0, "top")]).await.unwrap();
+    let review = world.approved("east", vec![world.bind(0, "top")]).await.unwrap();
     // A commit writes to the audit after its target.
     let mut holder = world.admin.begin().await.unwrap();
     sqlx::query("LOCK TABLE audit IN SHARE MODE").execute(&mut *holder).await.unwrap();
     let ada = world.ada();
-    let committing = tokio::spawn(async move { commit(&ada, submission).await });
+    let committing = tokio::spawn(async move { commit(&ada, review).await });
     let waits =
         "pg_locks WHERE NOT granted AND relation = 'audit'::regclass AND pid <> pg_backend_pid()";
     world.until(1, waits).await;
@@ -37,10 +37,10 @@ async fn server_killed_during_commit_commits_nothing() {
     );
 
     world.start_server();
-    assert_eq!(world.commit(submission).await.unwrap(), 2);
+    assert_eq!(world.commit(review).await.unwrap(), 2);
     world.converged(4).await;
     all_is_well(&world).await;
-    let again = world.commit(submission).await;
+    let again = world.commit(review).await;
     assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
     assert_eq!(world.count("blueprint").await, 2);
 }
@@ -57,10 +57,10 @@ async fn commit_with_lost_response_exists_once() {
     world.end_postgres(Signal::SIGINT);
     world.postgres.ensure_running().await.unwrap();
     world.start_server();
-    let submission = world.approved("east", vec![world.bind(0, "top")]).await.unwrap();
+    let review = world.approved("east", vec![world.bind(0, "top")]).await.unwrap();
     world.set_postgres("synchronous_standby_names = 'nobody'").await;
     let ada = world.ada();
-    let committing = tokio::spawn(async move { commit(&ada, submission).await });
+    let committing = tokio::spawn(async move { commit(&ada, review).await });
     world.until(1, "pg_stat_activity WHERE wait_event = 'SyncRep'").await;
     let cut = "(SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') AS cut";
     assert_eq!(world.count(cut).await, 1);
@@ -71,9 +71,9 @@ async fn commit_with_lost_response_exists_once() {
         other => panic!("{other:?}"),
     }
     world.set_postgres("synchronous_standby_names = ''").await;
-    let again = world.commit(submission).await;
+    let again = world.commit(review).await;
     assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
-    let state = world.ada().get(&format!("/reviews/{submission}")).await.unwrap()["state"].clone();
+    let state = world.ada().get(&format!("/reviews/{review}")).await.unwrap()["state"].clone();
     assert_eq!((state, world.count("blueprint").await), (serde_json::json!("committed"), 2));
     world.start_worker();
     world.converged(4).await;

@@ -98,7 +98,7 @@ impl World {
         };
         let testbed = tokio::task::spawn_blocking(start).await.unwrap().unwrap();
         for node in testbed.nodes() {
-            control.ensure_node(wish(node)).await.unwrap();
+            control.ensure_node(node_request(node)).await.unwrap();
         }
         let machines: Vec<(String, String)> = sqlx::query_as(
             "SELECT id::text, connection->>'root' FROM node WHERE transport = 'ssh' ORDER BY fqdn",
@@ -227,15 +227,15 @@ impl World {
         approved(&self.client(0), &self.client(1), deployment, edits).await
     }
 
-    pub async fn commit(&self, submission: i64) -> Result<i64, NotDone> {
-        commit(&self.client(0), submission).await
+    pub async fn commit(&self, review: i64) -> Result<i64, NotDone> {
+        commit(&self.client(0), review).await
     }
 
     /// Proposes, approves and commits a change.
     pub async fn change(&self, deployment: &str, edits: Vec<Value>) -> i64 {
         let changed = async {
-            let submission = self.approved(deployment, edits).await?;
-            commit_named(&self.client(0), submission, deployment).await
+            let review = self.approved(deployment, edits).await?;
+            commit_named(&self.client(0), review, deployment).await
         };
         changed.await.unwrap_or_else(|refused: NotDone| panic!("{refused}\n{}", self.logs()))
     }
@@ -536,7 +536,7 @@ async fn session(people: &People, name: &str) -> String {
     format!("gantry_session={}", session.reveal())
 }
 
-fn wish(node: &testbed::Node) -> NodeRequest {
+fn node_request(node: &testbed::Node) -> NodeRequest {
     let ssh = SshRequest {
         addresses: vec![node.address.to_string()],
         port: testbed::PORT,
@@ -570,23 +570,23 @@ pub async fn approved(
     let version =
         author.post(&format!("/proposals/{proposal}/edits"), edits).await?["version"].clone();
     let submit = json!({"version": version, "title": "a change"});
-    let submission =
+    let review =
         author.post(&format!("/proposals/{proposal}/submit"), submit).await?["review"].clone();
-    reviewer.post(&format!("/reviews/{submission}/verdicts"), json!({"kind": "approve"})).await?;
-    Ok(submission.as_i64().unwrap_or_default())
+    reviewer.post(&format!("/reviews/{review}/verdicts"), json!({"kind": "approve"})).await?;
+    Ok(review.as_i64().unwrap_or_default())
 }
 
-pub async fn commit(author: &Client, submission: i64) -> Result<i64, NotDone> {
-    commit_with(author, submission, json!({})).await
+pub async fn commit(author: &Client, review: i64) -> Result<i64, NotDone> {
+    commit_with(author, review, json!({})).await
 }
 
 /// Commits with the confirmation for irreversible changes: the name of the proposal's deployment.
-pub async fn commit_named(author: &Client, submission: i64, name: &str) -> Result<i64, NotDone> {
-    commit_with(author, submission, json!({"name": name})).await
+pub async fn commit_named(author: &Client, review: i64, name: &str) -> Result<i64, NotDone> {
+    commit_with(author, review, json!({"name": name})).await
 }
 
-async fn commit_with(author: &Client, submission: i64, body: Value) -> Result<i64, NotDone> {
-    let committed = author.post(&format!("/reviews/{submission}/commit"), body).await?;
+async fn commit_with(author: &Client, review: i64, body: Value) -> Result<i64, NotDone> {
+    let committed = author.post(&format!("/reviews/{review}/commit"), body).await?;
     Ok(committed["blueprint"].as_i64().unwrap_or_default())
 }
 

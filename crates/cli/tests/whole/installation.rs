@@ -168,7 +168,8 @@ impl Installation {
             people.create_sign_in_link(None, person, Duration::from_secs(600)).await.unwrap();
         owner.pool().close().await;
         let words = ["context", "add", name, "--replace", "--server", &self.address];
-        self.told(&words, &format!("{}/sign-in#token={}\n", self.address, link.reveal())).ok();
+        self.run_with_input(&words, &format!("{}/sign-in#token={}\n", self.address, link.reveal()))
+            .ok();
     }
 
     fn program(&self, words: &[&str]) -> Command {
@@ -235,7 +236,7 @@ impl Installation {
             Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
     }
 
-    pub fn told(&self, words: &[&str], given: &str) -> Said {
+    pub fn run_with_input(&self, words: &[&str], given: &str) -> Said {
         let mut command = self.program(words);
         let mut child = command
             .stdin(Stdio::piped())
@@ -266,7 +267,7 @@ impl Installation {
 
     /// Runs a command as ada, unless it names another context.
     pub fn gantry(&self, words: &[&str]) -> Said {
-        self.told(words, "")
+        self.run_with_input(words, "")
     }
 
     /// Applies a document and submits it as ada. Returns the review.

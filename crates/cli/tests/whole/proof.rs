@@ -52,7 +52,7 @@ impl Installation {
     }
 
     fn verifies(&self, lines: &[String]) -> Said {
-        self.told(&["audit", "verify", "-"], &(lines.join("\n") + "\n"))
+        self.run_with_input(&["audit", "verify", "-"], &(lines.join("\n") + "\n"))
     }
 }
 

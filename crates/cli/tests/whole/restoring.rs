@@ -109,7 +109,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     installation.gantry(&["review", "approve", &old, "--context", "bo"]).ok();
     let (spent, unspent) = (installation.link().await, installation.link().await);
     let comes_in = |installation: &Installation, link: &str| {
-        let said = installation.told(
+        let said = installation.run_with_input(
             &["context", "add", "again", "--replace", "--server", &installation.address],
             link,
         );

@@ -126,7 +126,7 @@ fn table(graph: &GraphView) -> Table {
             marked(vertex),
             name(vertex),
             vertex.deployment.to_string(),
-            looks(vertex),
+            state_text(vertex),
             dependencies.join(", "),
             vertex.key.clone(),
         ]);
@@ -159,7 +159,7 @@ fn marked(vertex: &GraphVertex) -> String {
 }
 
 /// State of a vertex: `ACTIVE`, or `2 ACTIVE, 1 ERROR` for a folded role.
-fn looks(vertex: &GraphVertex) -> String {
+fn state_text(vertex: &GraphVertex) -> String {
     let status = |(status, count): &(Appearance, usize)| match vertex.noderole {
         Some(_) => word(*status).to_owned(),
         None => format!("{count} {}", word(*status)),

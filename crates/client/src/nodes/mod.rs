@@ -31,7 +31,7 @@ pub(crate) enum Node {
         #[arg(long, value_name = "TEXT")]
         filter: Option<String>,
         /// State of the node
-        #[arg(long, value_parser = ["alive", "dead", "unavailable", "record"])]
+        #[arg(long, value_parser = ["alive", "dead", "maintenance", "record"])]
         state: Option<String>,
         /// Name of the deployment that the node belongs to
         #[arg(long, value_name = "NAME")]
@@ -278,12 +278,12 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     // The server knows full names and ids only, so short names are resolved here.
     let place =
         |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
-    let available =
-        |node: &str, available: bool, because: &ReasonArgs, on: ExpectedVersion, told: &str| {
-            let body = json!({"available": available, "reason": because.reason});
+    let set_maintenance =
+        |node: &str, maintenance: bool, because: &ReasonArgs, on: ExpectedVersion, told: &str| {
+            let body = json!({"maintenance": maintenance, "reason": because.reason});
             let with = RequestOptions { body: Some(body), if_match: on.tag(), accept: None };
             let response = server
-                .ask(&Method::PUT, &format!("{}/availability", place(node)?), &with)?
+                .ask(&Method::PUT, &format!("{}/maintenance", place(node)?), &with)?
                 .read()?;
             output.either(&response, &format!("Node {node} {told}."))
         };
@@ -351,11 +351,11 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             )
         }
         Node::StartMaintenance { node, because, on } => {
-            available(node, false, because, *on, "is in maintenance")
+            set_maintenance(node, true, because, *on, "is in maintenance")
         }
-        Node::EndMaintenance { node, because, on } => available(
+        Node::EndMaintenance { node, because, on } => set_maintenance(
             node,
-            true,
+            false,
             because,
             *on,
             "is no longer in \

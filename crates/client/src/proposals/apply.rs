@@ -147,7 +147,7 @@ pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
     let worked = work_out(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
     if client.output.json {
-        let told = worked.iter().map(|one| json!({"deployment": one.declared.deployment.is, "changes": said(&one.steps), "edits": edits(&one.steps)}));
+        let told = worked.iter().map(|one| json!({"deployment": one.declared.deployment.is, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
         client.output.json(&told.collect())?;
     } else {
         for one in worked.iter().filter(|one| !one.steps.is_empty()) {
@@ -300,7 +300,7 @@ fn propose(
     let after = server.get(&format!("/proposals/{id}"))?;
     let review = submitted(server, id, &version, submit)?;
     let made = json!({
-        "deployment": name, "changes": said(steps), "proposal": id, "version": version, "review": review,
+        "deployment": name, "changes": step_texts(steps), "proposal": id, "version": version, "review": review,
         "added": after["added"], "removed": after["removed"], "reruns": after["reruns"],
     });
     if output.json {
@@ -422,7 +422,7 @@ fn follow(client: &Client, id: ProposalId, review: &Value) -> Outcome {
     Ok(())
 }
 
-fn said(steps: &[Step]) -> Vec<&str> {
+fn step_texts(steps: &[Step]) -> Vec<&str> {
     steps.iter().map(|step| step.says.as_str()).collect()
 }
 
@@ -517,7 +517,7 @@ fn present(
             own.insert((*id, key.clone()), own_data(server, board, *id, key)?);
         }
     }
-    let told = declared.told();
+    let told = declared.roles_with_data();
     let mut choices = BTreeMap::new();
     for choice in &board.choices {
         let expects = if told.contains(&choice.role) {

@@ -69,7 +69,7 @@ impl Declaration {
     }
 
     /// All roles with data, including data of single noderoles.
-    pub(crate) fn told(&self) -> BTreeSet<&RoleName> {
+    pub(crate) fn roles_with_data(&self) -> BTreeSet<&RoleName> {
         let node_roles = self
             .node_data
             .values()

@@ -248,7 +248,7 @@ impl Planner<'_> {
         wrong
     }
 
-    fn wanted<'w>(
+    fn known_nodes<'w>(
         &'w self,
         nodes: &'w [Positioned<String>],
     ) -> impl Iterator<Item = (NodeId, &'w str)> {
@@ -292,7 +292,7 @@ impl Planner<'_> {
         for (role, nodes) in &self.declared.bindings {
             let carriers = self.present.roles.get(role).map(|there| &there.carriers);
             let missing: BTreeMap<NodeId, &str> = self
-                .wanted(&nodes.is)
+                .known_nodes(&nodes.is)
                 .filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id)))
                 .collect();
             steps.extend(bound(self.id, role, &missing));
@@ -316,7 +316,7 @@ impl Planner<'_> {
     fn unbind_extra(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (role, nodes) in self.declared.bindings.iter().filter(|_| self.declared.prune) {
-            let wanted: BTreeSet<NodeId> = self.wanted(&nodes.is).map(|(id, _)| id).collect();
+            let wanted: BTreeSet<NodeId> = self.known_nodes(&nodes.is).map(|(id, _)| id).collect();
             let carriers =
                 self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
             let extra: BTreeMap<NodeId, &str> = carriers

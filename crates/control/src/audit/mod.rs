@@ -42,12 +42,12 @@ impl Control {
         };
         let (since, until) = window(query.since, query.until)?;
         let filter = AuditFilter {
-            who: self.parse_audit_actor(text::asked(&query.who)?).await?,
+            who: self.parse_audit_actor(text::filter_text(&query.who)?).await?,
             source: Some(query.source)
                 .filter(|source| *source != AuditSource::All)
                 .map(AuditSource::as_str),
-            action: text::asked(&query.action)?,
-            subject: text::asked(&query.subject)?,
+            action: text::filter_text(&query.action)?,
+            subject: text::filter_text(&query.subject)?,
             since,
             until,
             ascending: !query.sort.descending,

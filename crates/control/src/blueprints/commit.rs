@@ -14,7 +14,7 @@ use engine::gate::{NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
 use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::base::written;
 use serde_json::json;
-use store::blueprints::NewTarget;
+use store::blueprints::NewBlueprint;
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -99,7 +99,7 @@ impl Control {
         if head.number != present.head.number {
             return Ok(None);
         }
-        let row = store::reviews::submission(&mut transaction, id)
+        let row = store::reviews::find_review(&mut transaction, id)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
@@ -127,9 +127,9 @@ impl Control {
         check_name(&review_risks(&case.row), &name, input.typed.as_deref())
             .map_err(|error| name_not_confirmed(&error))?;
         let planned = planned.ok_or_else(Problem::internal)?;
-        let new = NewTarget {
+        let new = NewBlueprint {
             head,
-            submission: Some(id),
+            review: Some(id),
             policy: planned.policy.as_ref().map(|object| object.hash),
             by: Some(actor.person),
             old: &present.blueprint,
@@ -194,7 +194,7 @@ impl Control {
         .await
         .map_err(from_store)?;
         done(transaction).await?;
-        tracing::info!(target = %number, submission = %id, by = %actor.name, "committed");
+        tracing::info!(target = %number, review = %id, by = %actor.name, "committed");
         Ok(Some(number))
     }
 
@@ -254,7 +254,7 @@ impl Control {
         id: ReviewId,
     ) -> Result<Option<Planned>, Problem> {
         let mut connection = self.connection().await?;
-        let row = store::reviews::submission(&mut connection, id).await.map_err(from_store)?;
+        let row = store::reviews::find_review(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         let edits =
             store::proposals::edits(&mut connection, row.proposal).await.map_err(from_store)?;

@@ -18,7 +18,7 @@ use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, Role
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, edit, twice};
 use serde_json::json;
-use store::blueprints::NewTarget;
+use store::blueprints::NewBlueprint;
 use store::nodes::NewNode;
 use store::people::DEMO_CHANGE;
 use uuid::{Builder, Uuid};
@@ -89,9 +89,9 @@ impl Control {
         let written: BTreeSet<DeploymentId> = blueprint.deployments.keys().copied().collect();
         let policy_object =
             Object::of(ObjectKind::Policy, policy).map_err(|e| Problem::invalid(e.to_string()))?;
-        let new = NewTarget {
+        let new = NewBlueprint {
             head,
-            submission: None,
+            review: None,
             policy: None,
             by: None,
             old: &Blueprint::default(),
@@ -156,13 +156,13 @@ impl Control {
         let edits = edits.collect::<Result<Vec<_>, Problem>>()?;
         let proposal = self.propose(actor, deployment).await?;
         let version = self.edit(actor, proposal, 0, edits).await?;
-        let submission = self.submit(actor, proposal, version, title.to_owned()).await?;
+        let review = self.submit(actor, proposal, version, title.to_owned()).await?;
         let mut connection = self.connection().await?;
         store::audit::append_audit(
             &mut connection,
             None,
             DEMO_CHANGE,
-            &submission.to_string(),
+            &review.to_string(),
             &json!({"by": actor.name}),
         )
         .await

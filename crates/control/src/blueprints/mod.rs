@@ -27,7 +27,7 @@ use engine::gate::Policy;
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, ReviewId};
 use engine::plan::Effects;
 use sqlx::PgConnection;
-use store::blueprints::TargetRow;
+use store::blueprints::BlueprintRow;
 
 use crate::catalog::version_difference::{self, Side};
 use crate::compute::ComputeLimit;
@@ -52,7 +52,7 @@ impl Control {
         };
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let deployment = match text::asked(&query.deployment)? {
+        let deployment = match text::filter_text(&query.deployment)? {
             Some(name) => Some(PastDeployment::named(&mut connection, &present, name).await?),
             None => None,
         };
@@ -381,7 +381,7 @@ pub(crate) async fn side(
     Ok((ComparedSide { blueprint: target, review: None, root: Some(root.to_string()) }, blueprint))
 }
 
-pub(crate) fn to_blueprint_summary(row: TargetRow) -> Result<BlueprintSummary, Problem> {
+pub(crate) fn to_blueprint_summary(row: BlueprintRow) -> Result<BlueprintSummary, Problem> {
     let corrupt = || {
         tracing::error!(blueprint = row.number, "cannot read the row of a blueprint");
         Problem::internal()

@@ -58,7 +58,7 @@ impl Control {
         query: &BarclampsQuery,
     ) -> Result<CatalogPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let name = text::asked(&query.filter)?.unwrap_or_default();
+        let name = text::filter_text(&query.filter)?.unwrap_or_default();
         let mut connection = self.connection().await?;
         let mut rows = store::catalog::barclamps(&mut connection).await.map_err(from_store)?;
         drop(connection);

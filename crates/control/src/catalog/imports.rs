@@ -48,7 +48,7 @@ const KEPT: usize = 500;
 
 impl Imported {
     /// The record of the import that is stored.
-    fn kept(&self) -> api::catalog::Findings {
+    fn record(&self) -> api::catalog::Findings {
         let brought = |(name, version, hash, new): &(BarclampName, String, Hash, bool)| {
             api::catalog::ImportedVersion {
                 name: name.clone(),
@@ -144,12 +144,12 @@ fn refused(findings: &Findings) -> Problem {
         [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
     let errors = ordered.into_iter().flatten().map(|finding| problem::Finding {
         at: finding.place(),
-        detail: sentence(&format!("{}: {}", finding.severity, finding.said())),
+        detail: sentence(&format!("{}: {}", finding.severity, finding.problem_and_suggestion())),
     });
     let first = findings
         .of(Severity::Error)
         .next()
-        .map(engine::catalog::read::Finding::said)
+        .map(engine::catalog::read::Finding::problem_and_suggestion)
         .unwrap_or_default();
     let more = match findings.of(Severity::Error).count() {
         0 | 1 => String::new(),
@@ -379,7 +379,7 @@ impl Control {
             .map_err(from_store)?;
         // Every start imports the shipped barclamps. Record this only if something is new.
         if by.is_some() || !new.is_empty() {
-            store::catalog::append_import_report(&mut transaction, by, &imported.kept())
+            store::catalog::append_import_report(&mut transaction, by, &imported.record())
                 .await
                 .map_err(from_store)?;
             store::events::append_event_to_topics(

@@ -160,8 +160,8 @@ impl Control {
     /// A page of the roles of the newest versions.
     pub async fn roles(&self, actor: &Actor, query: &RolesQuery) -> Result<RolePage, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = text::asked(&query.filter)?.unwrap_or_default().to_lowercase();
-        let barclamp = text::asked(&query.barclamp)?;
+        let text = text::filter_text(&query.filter)?.unwrap_or_default().to_lowercase();
+        let barclamp = text::filter_text(&query.barclamp)?;
         let present = self.present().await?;
         let all = known(&present.catalog)?;
         if let Some(name) =
@@ -205,7 +205,7 @@ impl Control {
         query: &RoleQuery,
     ) -> Result<RoleView, Problem> {
         actor.require(Permission::Viewer)?;
-        let barclamp = text::asked(&query.barclamp)?;
+        let barclamp = text::filter_text(&query.barclamp)?;
         let present = self.present().await?;
         let all = known(&present.catalog)?;
         let mut named =
@@ -276,7 +276,8 @@ impl Control {
         query: &RoleGraphQuery,
     ) -> Result<RoleGraph, Problem> {
         actor.require(Permission::Viewer)?;
-        let (barclamp, role) = (text::asked(&query.barclamp)?, text::asked(&query.role)?);
+        let (barclamp, role) =
+            (text::filter_text(&query.barclamp)?, text::filter_text(&query.role)?);
         let present = self.present().await?;
         let all = known(&present.catalog)?;
         let edges = edges(&all);
@@ -333,7 +334,7 @@ impl Control {
         query: &ImportsQuery,
     ) -> Result<ImportPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let barclamp = text::asked(&query.barclamp)?;
+        let barclamp = text::filter_text(&query.barclamp)?;
         let behind = cursor::behind(query.sort, query.before.as_ref())?;
         let ImportSort::Imported = query.sort.by;
         let last = match behind.as_deref() {

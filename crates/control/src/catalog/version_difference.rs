@@ -172,11 +172,11 @@ pub(crate) async fn changes(
                 .map_err(from_store)?
         }
     };
-    compute.work(move || told(known, &heads)).await
+    compute.work(move || with_text(known, &heads)).await
 }
 
 /// The contents with the text of their scripts. Beyond the limit, scripts are only named.
-fn told(
+fn with_text(
     known: Vec<(ContentChange, Vec<File>)>,
     heads: &BTreeMap<Hash, ScriptHead>,
 ) -> Vec<ContentChange> {
@@ -339,7 +339,7 @@ mod tests {
         ScriptHead { body: text.as_bytes().to_vec(), bytes: text.len() as u64 }
     }
 
-    fn told(old: Option<&str>, new: Option<&str>) -> String {
+    fn with_text(old: Option<&str>, new: Option<&str>) -> String {
         let (old, new) = (old.map(head), new.map(head));
         let FileText::Lines { lines, cut } = difference_of(old.as_ref(), new.as_ref()) else {
             return "no text".into();
@@ -362,30 +362,33 @@ mod tests {
 
     #[test]
     fn files_are_compared_line_by_line() {
-        assert_eq!(told(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n");
-        assert_eq!(told(None, Some("a\n")), "+1a\n");
+        assert_eq!(with_text(Some("a\nb\nc\n"), Some("a\nx\nc\n")), " 1a\n-2b\n+2x\n 3c\n");
+        assert_eq!(with_text(None, Some("a\n")), "+1a\n");
         assert_eq!(
-            told(Some("a\n"), Some("a")),
+            with_text(Some("a\n"), Some("a")),
             "-1a\n+1a [no line end]\n",
             "a missing newline at the end is a difference"
         );
         let long: String = (1..=20).map(|n| format!("l{n}\n")).collect();
         let other = long.replace("l2\n", "x\n").replace("l19\n", "y\n");
-        assert!(told(Some(&long), Some(&other)).contains("\n@\n"), "unchanged lines are omitted");
+        assert!(
+            with_text(Some(&long), Some(&other)).contains("\n@\n"),
+            "unchanged lines are omitted"
+        );
     }
 
     #[test]
     fn hidden_characters_and_binary_files_are_marked() {
-        assert_eq!(told(None, Some("rm \u{202e}x\r\n")), "+1rm <U+202E>x<U+000D>\n");
-        assert_eq!(told(Some("a\0b"), Some("a")), "no text");
+        assert_eq!(with_text(None, Some("rm \u{202e}x\r\n")), "+1rm <U+202E>x<U+000D>\n");
+        assert_eq!(with_text(Some("a\0b"), Some("a")), "no text");
         let long = "y".repeat(MAX_LINE_LENGTH + 7) + "\n";
-        assert!(told(None, Some(&long)).ends_with("y [7 more characters are not shown]\ncut"));
+        assert!(with_text(None, Some(&long)).ends_with("y [7 more characters are not shown]\ncut"));
     }
 
     #[test]
     fn long_files_are_compared_up_to_the_limit() {
         let long: String = (0..MAX_FILE_LINES + 5).map(|n| format!("{n}\n")).collect();
-        let found = told(None, Some(&long));
+        let found = with_text(None, Some(&long));
         assert!(
             found.ends_with("cut")
                 && found.contains(&format!("+{MAX_FILE_LINES}{}\n", MAX_FILE_LINES - 1)),

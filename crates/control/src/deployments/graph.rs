@@ -140,14 +140,14 @@ impl Control {
     pub async fn review_graph(
         &self,
         actor: &Actor,
-        submission: ReviewId,
+        review: ReviewId,
         query: &GraphOptions,
         missing: Lost,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let mut case = self.case(&mut connection, &present, submission, false).await?;
+        let mut case = self.case(&mut connection, &present, review, false).await?;
         let context = self.plan_context(&mut connection, &present).await?;
         drop(connection);
         let weighed = self.plan_review(actor, &context, &mut case).await?;
@@ -595,7 +595,7 @@ impl WholeGraph {
                         trail::longest(&self.items, one)
                     }
                 };
-                let told = self.told(&way, *length, took);
+                let told = self.trail_of(&way, *length, took);
                 (trail::along(&way), Some(told))
             }
         }
@@ -627,7 +627,7 @@ impl WholeGraph {
         )
     }
 
-    fn told(&self, way: &[NoderoleId], length: Length, took: &Durations) -> GraphTrail {
+    fn trail_of(&self, way: &[NoderoleId], length: Length, took: &Durations) -> GraphTrail {
         let known: BTreeMap<NoderoleId, &Item> =
             self.items.iter().map(|item| (item.id, item)).collect();
         let waypoint = |id: &NoderoleId| {

@@ -53,12 +53,12 @@ impl Control {
                 nodes: counted.nodes,
                 steps: step_counts(counted.steps),
                 proposal: draft.map(|(proposal, _)| proposal),
-                review: draft.and_then(|(_, submission)| submission),
+                review: draft.and_then(|(_, review)| review),
                 blueprint: present.row(id).map_or(BlueprintNumber(0), |r| r.head_no),
             };
             Some((path, summary))
         };
-        let name = text::asked(&query.filter)?.unwrap_or_default();
+        let name = text::filter_text(&query.filter)?.unwrap_or_default();
         let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
         let wants = |(_, found): &(String, DeploymentSummary)| {
             found.name.as_str().contains(name)

@@ -208,7 +208,7 @@ impl Control {
         };
         let filter = ResultFilter {
             outcome: query.outcome.map(ResultOutcome::as_str),
-            role: text::asked(&query.role)?,
+            role: text::filter_text(&query.role)?,
             ascending: !query.sort.descending,
             behind,
         };

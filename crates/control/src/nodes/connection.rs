@@ -71,7 +71,7 @@ fn distinct(addresses: Vec<String>) -> Vec<String> {
 mod tests {
     use crate::nodes::connection::*;
 
-    fn wish() -> SshRequest {
+    fn ssh_request() -> SshRequest {
         let host_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGm0cXYYv8m2bBqQ1x9m4cYcYfXxQy0v0aT6k1yJ3b1Q root@n1";
         SshRequest {
             addresses: vec!["n1.example.com".into(), "10.0.0.1".into(), "fe80::1%eth0".into()],
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn valid_connection_is_accepted_without_key_comment() {
-        let (made, addresses) = columns(&by_ssh(&wish(), "").unwrap());
-        assert_eq!(addresses, wish().addresses);
+        let (made, addresses) = columns(&by_ssh(&ssh_request(), "").unwrap());
+        assert_eq!(addresses, ssh_request().addresses);
         assert_eq!((&made["root"], &made["port"]), (&json!("/"), &json!(22)));
         assert_eq!(made["key"], json!({"$secret": "deploy/ssh", "version": 1}));
         assert!(made["host_key"].as_str().unwrap().ends_with("3b1Q"));
@@ -104,30 +104,41 @@ mod tests {
         }
         let twice = vec!["fe80::1".to_owned(), "n1".to_owned(), "FE80:0::1".to_owned()];
         assert_eq!(distinct(twice.clone()), ["fe80::1", "n1"]);
-        let refused = by_ssh(&SshRequest { addresses: twice, ..wish() }, "").unwrap_err();
+        let refused = by_ssh(&SshRequest { addresses: twice, ..ssh_request() }, "").unwrap_err();
         assert!(refused.detail.starts_with("addresses: fe80::1 is listed twice"), "{refused:?}");
     }
 
     #[test]
     fn errors_name_their_field() {
         let cases: [(SshRequest, &str, &str); 13] = [
-            (SshRequest { addresses: vec!["127.1".into()], ..wish() }, "", "addresses"),
-            (SshRequest { addresses: vec!["0x7f000001".into()], ..wish() }, "", "addresses"),
-            (SshRequest { addresses: vec!["2130706433".into()], ..wish() }, "", "addresses"),
-            (SshRequest { addresses: vec!["10.0.0.300.".into()], ..wish() }, "", "addresses"),
-            (SshRequest { addresses: Vec::new(), ..wish() }, "", "addresses"),
-            (SshRequest { addresses: vec!["-oProxyCommand=x".into()], ..wish() }, "", "addresses"),
-            (SshRequest { addresses: vec!["a b".into()], ..wish() }, "", "addresses"),
-            (SshRequest { port: 0, ..wish() }, "", "port"),
-            (SshRequest { user: "a b".into(), ..wish() }, "", "user"),
-            (SshRequest { key: "../etc/passwd".into(), ..wish() }, "", "key"),
-            (SshRequest { key_version: 0, ..wish() }, "", "key"),
+            (SshRequest { addresses: vec!["127.1".into()], ..ssh_request() }, "", "addresses"),
+            (SshRequest { addresses: vec!["0x7f000001".into()], ..ssh_request() }, "", "addresses"),
+            (SshRequest { addresses: vec!["2130706433".into()], ..ssh_request() }, "", "addresses"),
             (
-                SshRequest { host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(), ..wish() },
+                SshRequest { addresses: vec!["10.0.0.300.".into()], ..ssh_request() },
+                "",
+                "addresses",
+            ),
+            (SshRequest { addresses: Vec::new(), ..ssh_request() }, "", "addresses"),
+            (
+                SshRequest { addresses: vec!["-oProxyCommand=x".into()], ..ssh_request() },
+                "",
+                "addresses",
+            ),
+            (SshRequest { addresses: vec!["a b".into()], ..ssh_request() }, "", "addresses"),
+            (SshRequest { port: 0, ..ssh_request() }, "", "port"),
+            (SshRequest { user: "a b".into(), ..ssh_request() }, "", "user"),
+            (SshRequest { key: "../etc/passwd".into(), ..ssh_request() }, "", "key"),
+            (SshRequest { key_version: 0, ..ssh_request() }, "", "key"),
+            (
+                SshRequest {
+                    host_key: "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAABgQ".into(),
+                    ..ssh_request()
+                },
                 "",
                 "host_key",
             ),
-            (wish(), "srv/n1", "root"),
+            (ssh_request(), "srv/n1", "root"),
         ];
         for (wish, root, field) in cases {
             let refused = by_ssh(&wish, root).unwrap_err();

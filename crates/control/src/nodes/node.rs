@@ -57,9 +57,10 @@ impl Control {
         let mut connection = self.connection().await?;
         let row = find_machine(&mut connection, name).await?;
         let id = NodeId(row.id);
-        let looks = store::nodes::looks(&mut connection, id, LookFilter::default(), LOOKS as u64)
-            .await
-            .map_err(from_store)?;
+        let looks =
+            store::nodes::health_checks(&mut connection, id, LookFilter::default(), LOOKS as u64)
+                .await
+                .map_err(from_store)?;
         let mut carried = store::nodes::noderoles_of_node(
             &mut connection,
             id,
@@ -121,7 +122,7 @@ impl Control {
     }
 
     /// A page of a node's last health checks.
-    pub async fn node_looks(
+    pub async fn node_health_checks(
         &self,
         actor: &Actor,
         name: &str,
@@ -130,15 +131,16 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let filter = LookFilter {
             reached: wanted.reached,
-            text: text::asked(&wanted.text)?,
+            text: text::filter_text(&wanted.text)?,
             ascending: !wanted.sort.descending,
             behind: health_check_cursor(wanted)?,
         };
         let mut connection = self.connection().await?;
         let node = NodeId(find_machine(&mut connection, name).await?.id);
         let limit = LOOKS as u64 + 1;
-        let mut looks =
-            store::nodes::looks(&mut connection, node, filter, limit).await.map_err(from_store)?;
+        let mut looks = store::nodes::health_checks(&mut connection, node, filter, limit)
+            .await
+            .map_err(from_store)?;
         let more = looks.len() > LOOKS;
         looks.truncate(LOOKS);
         let next = looks
@@ -158,7 +160,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let filter = NodeNoderoleFilter {
             state: wanted.state.map(StepState::as_str),
-            role: text::asked(&wanted.role)?,
+            role: text::filter_text(&wanted.role)?,
             descending: wanted.sort.descending,
             behind: noderole_cursor(wanted)?,
         };
@@ -282,11 +284,11 @@ impl Control {
 
     /// Puts a node in maintenance or ends the maintenance. Step states stay, and running steps
     /// finish.
-    pub async fn set_available(
+    pub async fn set_maintenance(
         &self,
         actor: &Actor,
         node: impl Into<Seen>,
-        available: bool,
+        maintenance: bool,
         reason: String,
     ) -> Result<(), Problem> {
         let Seen { node, version } = node.into();
@@ -308,20 +310,20 @@ impl Control {
             .ok_or_else(gone)?;
         actor.require_in(Permission::Operator, DeploymentId(row.deployment_id))?;
         still(version, row.version, &row.fqdn)?;
-        let maintenance = (!available).then_some((actor.person, reason));
-        let news = store::runs::set_node_available(&mut transaction, node, maintenance)
+        let by = maintenance.then_some((actor.person, reason));
+        let news = store::runs::set_node_maintenance(&mut transaction, node, by)
             .await
             .map_err(from_change)?;
         if !news.ok_or_else(gone)? {
             let why = row.unavailable_reason.map(|why| format!(": {why}")).unwrap_or_default();
             let by = row.unavailable_by.map(|by| format!(" by {by}")).unwrap_or_default();
-            let detail = match available {
-                true => format!("Node {} is not in maintenance.", row.fqdn),
-                false => format!("Node {} is already in maintenance{by}{why}", row.fqdn),
+            let detail = match maintenance {
+                false => format!("Node {} is not in maintenance.", row.fqdn),
+                true => format!("Node {} is already in maintenance{by}{why}", row.fqdn),
             };
             return Err(Problem::conflict("state", detail));
         }
-        let action = if available { "node.available" } else { "node.unavailable" };
+        let action = if maintenance { "node.start_maintenance" } else { "node.end_maintenance" };
         let detail = json!({"fqdn": row.fqdn, "reason": reason});
         store::audit::append_audit(
             &mut transaction,

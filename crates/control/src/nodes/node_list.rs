@@ -327,29 +327,30 @@ mod tests {
     use crate::nodes::node_list::*;
 
     /// Parses a single line.
-    fn said(line: &str) -> Result<NodeRequest, String> {
+    fn request_of(line: &str) -> Result<NodeRequest, String> {
         line_of(1, line).expect("a node").wish
     }
 
     #[test]
     fn line_name_is_optional() {
         let named = |name: &str, root: &str| NodeRequest::named(name, root);
-        assert_eq!(said("n1.a.example"), Ok(named("n1.a.example", "")));
+        assert_eq!(request_of("n1.a.example"), Ok(named("n1.a.example", "")));
         assert_eq!(
-            said("\tn1.a.example  root=/srv/n1 # by the door"),
+            request_of("\tn1.a.example  root=/srv/n1 # by the door"),
             Ok(named("n1.a.example", "/srv/n1"))
         );
         assert_eq!(
-            said("n1.a.example \"root=/srv/my nodes/1\""),
+            request_of("n1.a.example \"root=/srv/my nodes/1\""),
             Ok(named("n1.a.example", "/srv/my nodes/1"))
         );
         assert_eq!(
-            said("n1.a.example root=\"/srv/my nodes/#1\" serial="),
+            request_of("n1.a.example root=\"/srv/my nodes/#1\" serial="),
             Ok(named("n1.a.example", "/srv/my nodes/#1"))
         );
-        let derived =
-            said("mac=00:25:90:aa:00:01 mac=00:25:90:aa:00:02 serial=CN-0F8S7 domain=a.example")
-                .unwrap();
+        let derived = request_of(
+            "mac=00:25:90:aa:00:01 mac=00:25:90:aa:00:02 serial=CN-0F8S7 domain=a.example",
+        )
+        .unwrap();
         assert_eq!(
             (derived.fqdn.as_str(), derived.serial.as_str(), derived.domain.as_str()),
             ("", "CN-0F8S7", "a.example")
@@ -370,15 +371,15 @@ mod tests {
         let line = format!(
             "n1.a.example ssh=10.0.3.7 ssh=n1.mgmt.a.example key=deploy/ssh host_key=\"{key}\""
         );
-        assert_eq!(said(&line).unwrap().ssh, Some(usual.clone()));
+        assert_eq!(request_of(&line).unwrap().ssh, Some(usual.clone()));
         let other = SshRequest { port: 2222, user: "gantry".into(), key_version: 3, ..usual };
         assert_eq!(
-            said(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh,
+            request_of(&format!("{line} port=2222 user=gantry key_version=3")).unwrap().ssh,
             Some(other)
         );
         // An incomplete connection is still parsed as one. The check of connections reports the
         // missing fields.
-        assert_eq!(said("n1.a.example user=root").unwrap().ssh, Some(SshRequest::usual()));
+        assert_eq!(request_of("n1.a.example user=root").unwrap().ssh, Some(SshRequest::usual()));
     }
 
     #[test]
@@ -393,7 +394,7 @@ mod tests {
             ("n1.a.example root=/srv/n\u{200b}1", "U+200B"),
             ("n1.a.example serial=\u{0}", "U+0000"),
         ] {
-            let fault = said(line).unwrap_err();
+            let fault = request_of(line).unwrap_err();
             assert!(fault.contains(part), "{line}: {fault}");
         }
     }

@@ -51,7 +51,7 @@ impl Control {
         {
             return Err(cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()));
         }
-        let deployment = text::asked(&wanted.deployment)?;
+        let deployment = text::filter_text(&wanted.deployment)?;
         let deployment = match deployment {
             None => None,
             Some(name) => Some(self.present().await?.named(name)?),
@@ -63,7 +63,7 @@ impl Control {
                 Some(NodeState::Dead) => Some(false),
                 _ => None,
             },
-            available: (wanted.state == Some(NodeState::Unavailable)).then_some(false),
+            available: (wanted.state == Some(NodeState::Maintenance)).then_some(false),
             documented: (wanted.state == Some(NodeState::Record)).then_some(false),
             deployment,
         };

@@ -67,7 +67,7 @@ impl Control {
                 on_hold: tally.held,
                 proposed: tally.proposed,
             },
-            nodes: NodeTally { all: tally.nodes, dead: tally.dead, unavailable: tally.unavailable },
+            nodes: NodeTally { all: tally.nodes, dead: tally.dead, maintenance: tally.maintenance },
             steps,
             stuck,
             reviews,

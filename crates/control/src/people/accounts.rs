@@ -162,7 +162,7 @@ impl People {
             .map_err(failed)?;
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
-        let given = self.given(&mut transaction, &input.grants, input.kind).await?;
+        let given = self.grants_of(&mut transaction, &input.grants, input.kind).await?;
         let inserted =
             store::people::insert_person(&mut transaction, &input.name, input.kind.as_str(), &[])
                 .await
@@ -212,7 +212,7 @@ impl People {
         } else {
             AccountKind::Service
         };
-        let after = self.given(&mut transaction, grants, kind).await?;
+        let after = self.grants_of(&mut transaction, grants, kind).await?;
         let old_rows =
             store::people::accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
         let before = stored_grants(&row, &old_rows);
@@ -349,7 +349,7 @@ impl People {
     }
 
     /// The requested permissions, with deployments by id.
-    async fn given(
+    async fn grants_of(
         &self,
         on: &mut PgConnection,
         grants: &[Grant],
@@ -793,14 +793,14 @@ mod tests {
     #[test]
     fn gained_permissions_are_detected() {
         let place = DeploymentId(Uuid::from_u128(1));
-        let given = |everywhere: &[Permission], inside: &[Permission]| Given {
+        let grants_of = |everywhere: &[Permission], inside: &[Permission]| Given {
             everywhere: everywhere.iter().copied().collect(),
             inside: inside.iter().map(|permission| (*permission, place)).collect(),
         };
         let (all, part, none) = (
-            given(&[Permission::Reviewer], &[]),
-            given(&[], &[Permission::Reviewer]),
-            given(&[Permission::Viewer], &[]),
+            grants_of(&[Permission::Reviewer], &[]),
+            grants_of(&[], &[Permission::Reviewer]),
+            grants_of(&[Permission::Viewer], &[]),
         );
         assert!(all.gains(&part, Permission::Reviewer) && part.gains(&none, Permission::Reviewer));
         assert!(

@@ -72,7 +72,7 @@ impl Control {
     ) -> Result<Option<Report>, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
-        let row = store::reviews::submission(&mut connection, id).await.map_err(from_store)?;
+        let row = store::reviews::find_review(&mut connection, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         let proposal =
             store::proposals::proposal(&mut connection, row.proposal).await.map_err(from_store)?;
@@ -106,8 +106,9 @@ impl Control {
         let (edits, known) = (counting(&rows), known.map(str::to_owned));
         let next = rows.last().map_or(1, |row| row.edit.seq + 1);
         let planning = move || {
-            let effects =
-                resolve(&present.skeleton, &present.catalog, &edits).hash().map_err(unsaid)?;
+            let effects = resolve(&present.skeleton, &present.catalog, &edits)
+                .hash()
+                .map_err(not_serializable)?;
             let versions = versions(&present.skeleton, &edits);
             let stamp = stamp(&present, &versions)?;
             let ground = match known != Some(stamp.clone()) {
@@ -138,10 +139,12 @@ fn stamp(present: &Present, versions: &BTreeSet<Hash>) -> Result<String, Problem
         .map(|(id, node)| (id, (&node.fqdn, &node.deployment)))
         .collect();
     let root: Option<Hash> = present.head.root;
-    canonical::hash(&(root, bare_nodes, versions)).map(|hash| hash.to_string()).map_err(unsaid)
+    canonical::hash(&(root, bare_nodes, versions))
+        .map(|hash| hash.to_string())
+        .map_err(not_serializable)
 }
 
-fn unsaid(error: serde_json::Error) -> Problem {
+fn not_serializable(error: serde_json::Error) -> Problem {
     tracing::error!(%error, "cannot write a plan as JSON");
     Problem::internal()
 }

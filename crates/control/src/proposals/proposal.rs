@@ -162,12 +162,12 @@ impl Control {
         planned: &Planned,
     ) -> Result<ProposalView, Problem> {
         let names = Names::of(present, edits.iter().map(|e| &e.edit.edit)).at(row.deployment);
-        let submission =
+        let review =
             store::reviews::review_of_version(on, row.id, row.version).await.map_err(from_store)?;
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         let left_out = left_out(on, row.id).await?;
         Ok(ProposalView {
-            review: submission,
+            review: review,
             sent_back,
             not_restored: left_out,
             ..proposal_view(actor, present, &names, row, edits, planned)
@@ -264,7 +264,7 @@ fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
     Ok(choices)
 }
 
-/// An open proposal, as this person sees it. The caller fills in `submission`, `sent_back` and
+/// An open proposal, as this person sees it. The caller fills in `review`, `sent_back` and
 /// `left_out`.
 pub(crate) fn proposal_view(
     actor: &Actor,

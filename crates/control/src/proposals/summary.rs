@@ -115,7 +115,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Summ
 }
 
 /// The requested changes without impact, because these depend on the current step states.
-pub(crate) fn asked(names: &Names<'_>, effects: &Effects) -> SummaryLines {
+pub(crate) fn requested_changes(names: &Names<'_>, effects: &Effects) -> SummaryLines {
     let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
     let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
     let mut rest = comes(names, effects);
@@ -174,7 +174,7 @@ fn some_nodes(nodes: &[String]) -> String {
 }
 
 /// One line for each of the first groups, and one for the rest.
-fn told<K: Ord>(
+fn group_lines<K: Ord>(
     groups: Grouped<K>,
     line: impl Fn(&K, &[String]) -> String,
     rest: impl Fn(&[K], &[String]) -> String,
@@ -200,7 +200,7 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         expunged.entry(gone.reason.as_str()).or_default().push(gone.fqdn.short().to_owned());
     }
     let on = |nodes: &[String]| if nodes.len() == 1 { "it" } else { "them" };
-    let mut lines = told(
+    let mut lines = group_lines(
         expunged,
         |reason, nodes| {
             let reason = text::sentence(reason);
@@ -231,7 +231,7 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     }
     let deployments =
         |ids: &[DeploymentId]| ids.iter().map(|id| names.deployment(*id)).collect::<Vec<_>>();
-    lines.extend(told(
+    lines.extend(group_lines(
         roles,
         |deployment, roles| {
             let (word, whose) = if roles.len() == 1 { ("role", "its") } else { ("roles", "their") };
@@ -260,7 +260,7 @@ fn removals(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     for gone in &effects.unbound {
         unbound.entry(&gone.noderole.role).or_default().push(names.node(gone.node));
     }
-    lines.extend(told(
+    lines.extend(group_lines(
         unbound,
         |role, nodes| format!("Removes {role} from {}.", some_nodes(nodes)),
         |roles, nodes| {
@@ -276,7 +276,7 @@ fn moves<'e>(names: &Names<'_>, all: impl Iterator<Item = &'e NodeMove>) -> Vec<
     for moved in all {
         moves.entry((moved.from, moved.to)).or_default().push(names.node(moved.node));
     }
-    told(
+    group_lines(
         moves,
         |(from, to), nodes| {
             let verb = if nodes.len() == 1 { "moves" } else { "move" };
@@ -416,7 +416,7 @@ fn lacks(impact: &Impact) -> Vec<String> {
             lacking.entry((barclamp, deployment)).or_default().push(what.clone());
         }
     }
-    told(
+    group_lines(
         lacking,
         |(barclamp, deployment), lines| {
             format!("In {deployment}, {barclamp} no longer has: {}.", some_of(lines))
@@ -537,10 +537,10 @@ mod tests {
         let line = |key: &usize, named: &[String]| format!("{key}: {}", named.len());
         let rest =
             |keys: &[usize], named: &[String]| format!("{} more: {}", keys.len(), named.len());
-        assert_eq!(told(groups(0), line, rest), Vec::<String>::new());
-        assert_eq!(told(groups(5), line, rest), ["1: 2", "2: 2", "3: 2", "4: 2", "5: 2"]);
+        assert_eq!(group_lines(groups(0), line, rest), Vec::<String>::new());
+        assert_eq!(group_lines(groups(5), line, rest), ["1: 2", "2: 2", "3: 2", "4: 2", "5: 2"]);
         assert_eq!(
-            told(groups(40), line, rest),
+            group_lines(groups(40), line, rest),
             ["1: 2", "2: 2", "3: 2", "4: 2", "36 more: 37"],
             "b is listed once"
         );

@@ -20,7 +20,7 @@ use engine::gate::{Policy, may_judge};
 use engine::ids::{CommentId, NodeId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::reviews::{CommentRow, MAX_COMMENTS, NewComment, SubmissionRow};
+use store::reviews::{CommentRow, MAX_COMMENTS, NewComment, ReviewRow};
 
 use crate::catalog::version_difference;
 use crate::current::{Present, load_deployments};
@@ -53,7 +53,7 @@ impl Control {
             let anchor = row.anchor.parse().unwrap_or(Anchor::Whole);
             ThreadView {
                 id: row.id,
-                review: row.submission,
+                review: row.review,
                 about: about(&present, &anchor),
                 current: anchor.exists_in(&difference),
                 anchor,
@@ -98,7 +98,7 @@ impl Control {
             )));
         }
         let new = NewComment {
-            submission: id,
+            review: id,
             thread: None,
             anchor: &anchor.to_string(),
             person: actor.person,
@@ -123,7 +123,7 @@ impl Control {
             self.lock_thread_to_discuss(&mut transaction, &present, actor, thread).await?;
         may_write(voice(&actor, &case), case.proposal.state == "open").map_err(refused)?;
         let new = NewComment {
-            submission: row.submission,
+            review: row.review,
             thread: Some(thread),
             anchor: "",
             person: actor.person,
@@ -159,7 +159,7 @@ impl Control {
         {
             return Ok(());
         }
-        let detail = json!({"review": row.submission, "proposal": case.row.proposal});
+        let detail = json!({"review": row.review, "proposal": case.row.proposal});
         store::audit::append_audit(
             &mut transaction,
             Some(actor.person),
@@ -191,7 +191,7 @@ impl Control {
             ));
         }
         let id = store::reviews::append_comment(on, new).await.map_err(from_store)?;
-        let detail = json!({"review": new.submission, "thread": new.thread, "anchor": new.anchor});
+        let detail = json!({"review": new.review, "thread": new.thread, "anchor": new.anchor});
         store::audit::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
@@ -221,7 +221,7 @@ impl Control {
         actor: &Actor,
         id: ReviewId,
     ) -> Result<(Actor, Case), Problem> {
-        let row = store::reviews::submission(on, id).await.map_err(from_store)?;
+        let row = store::reviews::find_review(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         store::proposals::lock_proposal(on, row.proposal).await.map_err(from_store)?;
         let actor = actor.still(on).await?;
@@ -242,7 +242,7 @@ impl Control {
                 "Thread {thread} does not exist. Open the review to see its threads."
             ))
         })?;
-        let (actor, case) = self.lock_review_to_discuss(on, present, actor, row.submission).await?;
+        let (actor, case) = self.lock_review_to_discuss(on, present, actor, row.review).await?;
         Ok((row, actor, case))
     }
 
@@ -259,9 +259,7 @@ impl Control {
             .await
             .map_err(from_store)?;
         let before =
-            look.and_then(
-                |look| if look.submission < id { Some(look.submission) } else { look.before },
-            );
+            look.and_then(|look| if look.review < id { Some(look.review) } else { look.before });
         let Some(before) = before.filter(|before| *before < id) else {
             return Ok(ChangesSinceView {
                 review: id,
@@ -323,8 +321,8 @@ impl Control {
     }
 }
 
-async fn found(on: &mut PgConnection, id: ReviewId) -> Result<SubmissionRow, Problem> {
-    let row = store::reviews::submission(on, id).await.map_err(from_store)?;
+async fn found(on: &mut PgConnection, id: ReviewId) -> Result<ReviewRow, Problem> {
+    let row = store::reviews::find_review(on, id).await.map_err(from_store)?;
     row.ok_or_else(|| no_review(id))
 }
 
@@ -332,8 +330,8 @@ async fn found(on: &mut PgConnection, id: ReviewId) -> Result<SubmissionRow, Pro
 /// changes.
 async fn between(
     on: &mut PgConnection,
-    old: &SubmissionRow,
-    new: &SubmissionRow,
+    old: &ReviewRow,
+    new: &ReviewRow,
 ) -> Result<Vec<DocumentChange>, Problem> {
     let mut touched = store::reviews::documents(on, old.id).await.map_err(from_store)?;
     touched.extend(store::reviews::documents(on, new.id).await.map_err(from_store)?);
@@ -341,7 +339,7 @@ async fn between(
     let root = |hash| {
         let body = bodies.get(&hash).ok_or_else(Problem::internal)?;
         parse::<RootDoc>("root", hash, body).map_err(|error| {
-            tracing::error!(%error, "cannot read the root of a submission");
+            tracing::error!(%error, "cannot read the root of a review");
             Problem::internal()
         })
     };
@@ -354,8 +352,8 @@ async fn between(
 /// The policies that the two reviews would leave in force, if they differ.
 async fn policy_between(
     on: &mut PgConnection,
-    old: &SubmissionRow,
-    new: &SubmissionRow,
+    old: &ReviewRow,
+    new: &ReviewRow,
 ) -> Result<Option<Sides<Policy>>, Problem> {
     let (old_policy, new_policy) =
         (resulting_policy(on, old).await?, resulting_policy(on, new).await?);
@@ -364,7 +362,7 @@ async fn policy_between(
 
 async fn resulting_policy(
     on: &mut PgConnection,
-    row: &SubmissionRow,
+    row: &ReviewRow,
 ) -> Result<Option<Policy>, Problem> {
     match policies(on, row).await? {
         Some(sides) => Ok(Some(sides.new)),

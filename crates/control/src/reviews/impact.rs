@@ -25,7 +25,7 @@ use std::sync::{Arc, RwLock};
 use api::Problem;
 use api::runs::StepState as ShownState;
 use engine::anneal::StepState;
-use engine::blueprint::impact::{Impact, below, impact, kept, running};
+use engine::blueprint::impact::{Impact, below, impact, running, unchanged_progress};
 use engine::blueprint::projection::StepChange;
 use engine::blueprint::{DocumentChange, change_hash};
 use engine::data::secret::KnownSecret;
@@ -34,7 +34,7 @@ use engine::ids::{ActionName, DeploymentId, NoderoleId, PersonId, ReviewId, Step
 use engine::lint::{Finding, Reviewers};
 use sqlx::PgConnection;
 use store::proposals::EditRow;
-use store::reviews::SubmissionRow;
+use store::reviews::ReviewRow;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout_at};
 
@@ -103,7 +103,7 @@ pub(crate) struct PlanFacts {
 impl PlanFacts {
     fn of(
         context: &PlanContext,
-        row: &SubmissionRow,
+        row: &ReviewRow,
         documents: &[DocumentChange],
         authors: &BTreeSet<PersonId>,
         planned: Option<&Planned>,
@@ -138,7 +138,7 @@ pub(crate) struct PlannedReview {
 impl PlannedReview {
     fn of(
         context: &PlanContext,
-        row: &SubmissionRow,
+        row: &ReviewRow,
         documents: &[DocumentChange],
         edits: &[EditRow],
     ) -> Self {
@@ -160,7 +160,7 @@ impl PlannedReview {
 }
 
 /// All authors of a submission.
-fn authors(row: &SubmissionRow, edits: &[EditRow]) -> BTreeSet<PersonId> {
+fn authors(row: &ReviewRow, edits: &[EditRow]) -> BTreeSet<PersonId> {
     let mut authors = change::authors(edits);
     authors.insert(row.by);
     authors
@@ -258,21 +258,21 @@ impl Control {
 
     /// The facts for lists, for the newest version of an open proposal whose base has not moved.
     /// `who` is `None` if the work counts for no person.
-    pub(crate) async fn said(
+    pub(crate) async fn list_facts(
         &self,
         who: Option<PersonId>,
         context: &Arc<PlanContext>,
         id: ReviewId,
     ) -> Result<Arc<PlanFacts>, Problem> {
-        if let Some(kept) = self.plans.said(context, id) {
+        if let Some(kept) = self.plans.list_facts(context, id) {
             return Ok(kept);
         }
         let turn = self.plans.turn(who).await?;
-        if let Some(kept) = self.plans.said(context, id) {
+        if let Some(kept) = self.plans.list_facts(context, id) {
             return Ok(kept);
         }
         let mut connection = self.connection().await?;
-        let row = store::reviews::submission(&mut connection, id)
+        let row = store::reviews::find_review(&mut connection, id)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
@@ -314,7 +314,7 @@ impl Control {
         context: &PlanContext,
         id: ReviewId,
     ) -> Option<Arc<PlanFacts>> {
-        self.plans.said(context, id)
+        self.plans.list_facts(context, id)
     }
 
     /// Weighs these submissions in the background and waits until `end` at most. Only one call does
@@ -344,8 +344,8 @@ impl Control {
                     if control.plans.is_over(&context) {
                         break;
                     }
-                    if let Err(problem) = control.said(None, &context, id).await {
-                        tracing::warn!(%problem, submission = %id, "cannot preview a submission");
+                    if let Err(problem) = control.list_facts(None, &context, id).await {
+                        tracing::warn!(%problem, review = %id, "cannot preview a review");
                         break;
                     }
                 }
@@ -428,7 +428,7 @@ fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
         .map(|step| step.noderole);
     let below = below(&planned.from(present)).into_iter().map(|(node, key, _)| key.id(node));
     let source = planned.from(present);
-    let kept = kept(&source).map(|step| step.noderole);
+    let kept = unchanged_progress(&source).map(|step| step.noderole);
     rerunning.chain(planned.projection.removed.iter().copied()).chain(below).chain(kept).collect()
 }
 
@@ -491,7 +491,7 @@ impl PlanCache {
         self.read(context, |under| under.plans.get(&id).cloned())
     }
 
-    fn said(&self, context: &PlanContext, id: ReviewId) -> Option<Arc<PlanFacts>> {
+    fn list_facts(&self, context: &PlanContext, id: ReviewId) -> Option<Arc<PlanFacts>> {
         self.read(context, |under| under.said.get(&id).cloned())
     }
 
@@ -560,7 +560,7 @@ impl PlanCache {
 
 /// The differences between the plan and the approved review; `None` if their hashes are equal.
 pub(crate) fn unlike(
-    row: &SubmissionRow,
+    row: &ReviewRow,
     documents: &[DocumentChange],
     planned: Option<&Planned>,
 ) -> Option<String> {

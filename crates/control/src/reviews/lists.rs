@@ -79,7 +79,7 @@ impl Reader<'_> {
         };
         let asked = context.policy.approvals_for(&parse_risks(&row.risks));
         Facts {
-            submission: row.id,
+            review: row.id,
             newest: row.newest,
             unresolved: None,
             lint: Vec::new(),
@@ -109,7 +109,7 @@ impl Reader<'_> {
     }
 
     fn turn(&self, facts: &Facts) -> Option<ReviewAction> {
-        let commits = commits(self.actor, self.places(facts.submission));
+        let commits = commits(self.actor, self.places(facts.review));
         let turn = turn(facts, &evaluate(facts), self.actor.person, commits);
         turn.filter(|turn| *turn != ReviewAction::Judge || require_no_token(self.actor).is_ok())
     }
@@ -166,8 +166,8 @@ impl Control {
         loop {
             let (mut count, mut unknown) = (0, Vec::new());
             for facts in &mut turns {
-                match self.cached_plan_facts(&context, facts.submission) {
-                    None => unknown.push(facts.submission),
+                match self.cached_plan_facts(&context, facts.review) {
+                    None => unknown.push(facts.review),
                     Some(said) => {
                         said.tell(facts);
                         count += usize::from(reader.turn(facts).is_some());
@@ -240,7 +240,7 @@ impl Control {
                 continue;
             }
             if row.newest && row.target.is_none() && facts.moved_base.is_empty() {
-                self.said(Some(actor.person), &context, row.id).await?.tell(&mut facts);
+                self.list_facts(Some(actor.person), &context, row.id).await?.tell(&mut facts);
             }
             if query.whose == ReviewFilter::ForMe && reader.turn(&facts).is_none() {
                 continue;
@@ -290,7 +290,7 @@ impl Control {
             by: query.mine.then_some(actor.person),
             drafts: query.drafts,
             deployment: deployment.map(|name| present.named(name)).transpose()?,
-            text: text::asked(&query.text)?.map(str::to_owned),
+            text: text::filter_text(&query.text)?.map(str::to_owned),
         };
         let mut connection = self.connection().await?;
         let mut rows = store::proposals::find_proposals(&mut connection, &find, &page)
@@ -304,7 +304,7 @@ impl Control {
                 version: row.proposal.version,
                 authors: row.authors,
                 edits: row.edits,
-                review: row.submission,
+                review: row.review,
             })
         };
         Ok(ProposalPage {

@@ -29,7 +29,7 @@ use engine::ids::{ProposalId, ReviewId};
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::proposals::EditRow;
-use store::reviews::{NewSubmission, ReplanRow, SubmissionRow};
+use store::reviews::{NewReview, ReplanRow, ReviewRow};
 
 use crate::compute::ComputeLimit;
 use crate::current::Present;
@@ -76,7 +76,7 @@ impl Control {
             match self.replan(id).await {
                 Ok(done) => planned += usize::from(done),
                 Err(problem) => {
-                    tracing::warn!(%problem, submission = %id, "cannot replan a submission yet")
+                    tracing::warn!(%problem, review = %id, "cannot replan a review yet")
                 }
             }
         }
@@ -86,7 +86,7 @@ impl Control {
     /// False if another process replanned it, or a person edited or closed the proposal.
     async fn replan(&self, id: ReviewId) -> Result<bool, Problem> {
         let mut connection = self.connection().await?;
-        let before = store::reviews::submission(&mut connection, id)
+        let before = store::reviews::find_review(&mut connection, id)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
@@ -140,9 +140,9 @@ impl Control {
         note(&mut transaction, &replan).await?;
         done(transaction).await?;
         tracing::info!(
-            submission = %id,
+            review = %id,
             after = ?replan.after,
-            "replanned a submission, because its base changed"
+            "replanned a review, because its base changed"
         );
         Ok(true)
     }
@@ -157,11 +157,14 @@ impl Control {
         let (replan_before, outgoing) =
             store::reviews::replans(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        Ok((self.told(by, replan_before).await?, self.told(by, outgoing).await?))
+        Ok((
+            self.replanned_view(by, replan_before).await?,
+            self.replanned_view(by, outgoing).await?,
+        ))
     }
 
     /// A replanning for display, with the difference between the two submissions.
-    async fn told(
+    async fn replanned_view(
         &self,
         by: &ComputeLimit,
         row: Option<ReplanRow>,
@@ -218,9 +221,9 @@ async fn moved(
 async fn unchanged(
     on: &mut PgConnection,
     present: &Present,
-    before: &SubmissionRow,
-    new: NewSubmission,
-) -> Result<Result<NewSubmission, Problem>, Problem> {
+    before: &ReviewRow,
+    new: NewReview,
+) -> Result<Result<NewReview, Problem>, Problem> {
     let documents = store::reviews::documents(on, before.id).await.map_err(from_store)?;
     let base = store::reviews::base(on, before.id).await.map_err(from_store)?;
     let finding = |at: String, detail: &str| Finding { at, detail: detail.to_owned() };
@@ -349,8 +352,8 @@ async fn in_words(
 async fn submitted(
     on: &mut PgConnection,
     id: ReviewId,
-) -> Result<(SubmissionRow, Vec<DocumentChange>), Problem> {
-    let row = store::reviews::submission(on, id)
+) -> Result<(ReviewRow, Vec<DocumentChange>), Problem> {
+    let row = store::reviews::find_review(on, id)
         .await
         .map_err(from_store)?
         .ok_or_else(Problem::internal)?;

@@ -26,7 +26,7 @@ use serde_json::json;
 use sqlx::PgConnection;
 use store::StoreError;
 use store::proposals::ProposalRow;
-use store::reviews::{PersonRow, SubmissionRow, VerdictRow};
+use store::reviews::{PersonRow, ReviewRow, VerdictRow};
 use time::OffsetDateTime;
 
 use crate::catalog::version_difference;
@@ -42,7 +42,7 @@ use crate::text::{self, at};
 
 /// A submission with all facts that the gate evaluates.
 pub(crate) struct Case {
-    pub row: SubmissionRow,
+    pub row: ReviewRow,
     pub proposal: ProposalRow,
     pub authors: Vec<PersonRow>,
     pub verdicts: Vec<VerdictRow>,
@@ -62,7 +62,7 @@ impl Control {
         id: ReviewId,
         lock: bool,
     ) -> Result<Case, Problem> {
-        let row = store::reviews::submission(on, id).await.map_err(from_store)?;
+        let row = store::reviews::find_review(on, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         let proposal = store::proposals::proposal(on, row.proposal)
             .await
@@ -85,7 +85,7 @@ impl Control {
         let risks = review_risks(&row);
         let Given { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
         let facts = Facts {
-            submission: id,
+            review: id,
             newest: proposal.state == "open" && proposal.version == row.version,
             unresolved: None,
             // Requires a plan: see [`crate::reviews::impact`].
@@ -289,7 +289,7 @@ impl Control {
         // lock.
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
-        let row = store::reviews::submission(&mut transaction, id).await.map_err(from_store)?;
+        let row = store::reviews::find_review(&mut transaction, id).await.map_err(from_store)?;
         let row = row.ok_or_else(|| no_review(id))?;
         // Commits, edits and submissions take the same lock, so each is entirely before or after
         // the verdict.
@@ -462,7 +462,7 @@ async fn helpers(
     Ok(helpers)
 }
 
-pub(crate) fn review_risks(row: &SubmissionRow) -> BTreeSet<Risk> {
+pub(crate) fn review_risks(row: &ReviewRow) -> BTreeSet<Risk> {
     parse_risks(&row.risks)
 }
 
@@ -547,14 +547,14 @@ fn unchanged(present: &Present, documents: &[DocumentChange]) -> usize {
 /// The policies before and after, if the submission sets one.
 pub(crate) async fn policies(
     on: &mut PgConnection,
-    row: &SubmissionRow,
+    row: &ReviewRow,
 ) -> Result<Option<Sides<Policy>>, Problem> {
     let Some(hash) = row.new_policy else { return Ok(None) };
     let old = store::blueprints::policy(on, row.policy).await.map_err(from_store)?;
     let bodies = store::catalog::bodies(on, &[hash]).await.map_err(from_store)?;
     let new = bodies.get(&hash).ok_or_else(Problem::internal)?;
     let new: Policy = serde_json::from_slice(new).map_err(|error| {
-        tracing::error!(%error, "cannot read the policy of a submission");
+        tracing::error!(%error, "cannot read the policy of a review");
         Problem::internal()
     })?;
     Ok(Sides::differing(old.as_ref(), Some(&new)))
@@ -564,7 +564,7 @@ pub(crate) async fn policies(
 pub(crate) async fn changed(
     control: &Control,
     compute: &ComputeLimit,
-    row: &SubmissionRow,
+    row: &ReviewRow,
     documents: &[DocumentChange],
 ) -> Result<Difference, Problem> {
     let mut connection = control.connection().await?;
@@ -629,7 +629,7 @@ pub(crate) async fn sides(
                 false => blueprint.load_node(hash, body),
             };
             loaded.map_err(|error| {
-                tracing::error!(%error, "cannot read a document of a submission");
+                tracing::error!(%error, "cannot read a document of a review");
                 Problem::internal()
             })?;
         }

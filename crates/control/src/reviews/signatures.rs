@@ -115,7 +115,7 @@ async fn signed(on: &mut PgConnection, id: ReviewId) -> Result<Signed, Problem> 
             Ok(()) => drop(signed.insert(signature.verdict, name.clone())),
             Err(error) => {
                 tracing::warn!(
-                    submission = %id,
+                    review = %id,
                     verdict = signature.verdict,
                     %error,
                     "a signature is not valid"

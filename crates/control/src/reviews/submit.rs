@@ -18,7 +18,7 @@ use engine::plan::lift::brought;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::proposals::{EditRow, ProposalRow};
-use store::reviews::NewSubmission;
+use store::reviews::NewReview;
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -89,7 +89,7 @@ impl Control {
         rows: &[EditRow],
         planned: &Planned,
         asked: Asked,
-    ) -> Result<NewSubmission, Problem> {
+    ) -> Result<NewReview, Problem> {
         check_submittable(planned)?;
         // The node may have moved since the edit.
         if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
@@ -116,7 +116,7 @@ impl Control {
         summary.findings =
             lint::findings(present, planned, &summary.impact, context.lint(&authors))?;
         let root = planned.materialized.objects.last().map(|o| o.hash);
-        Ok(NewSubmission {
+        Ok(NewReview {
             proposal: row.id,
             version: row.version,
             title: asked.title,
@@ -146,10 +146,10 @@ impl Control {
         actor: Option<PersonId>,
         row: &ProposalRow,
         planned: &Planned,
-        new: &NewSubmission,
+        new: &NewReview,
     ) -> Result<ReviewId, Problem> {
         store::catalog::ensure_objects(on, &planned.objects()).await.map_err(from_store)?;
-        let id = store::reviews::insert_submission(on, new).await.map_err(from_store)?;
+        let id = store::reviews::insert_review(on, new).await.map_err(from_store)?;
         let detail = json!({"proposal": new.proposal, "version": new.version, "change": new.change, "effects": new.effects});
         store::audit::append_audit(on, actor, "review.submit", &id.to_string(), &detail)
             .await
@@ -168,9 +168,9 @@ impl Control {
         &self,
         on: &mut sqlx::PgConnection,
         known: ReviewId,
-        new: &NewSubmission,
+        new: &NewReview,
     ) -> Result<i32, Problem> {
-        let previous = store::reviews::submission(on, known)
+        let previous = store::reviews::find_review(on, known)
             .await
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
@@ -264,7 +264,7 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
     let impact = impact::impact(&planned.from(present), None);
     let said = summary::all(&names, &planned.effects, &impact);
-    let asked = summary::asked(&names, &planned.effects);
+    let asked = summary::requested_changes(&names, &planned.effects);
     Summary {
         short: said.short(&asked),
         grave: Some(said.severe_count()),

@@ -97,7 +97,7 @@ async fn opened(
 
 async fn changes(control: &Control, actor: &Actor, id: ReviewId) -> Result<ReviewChanges, Problem> {
     let mut connection = control.connection().await?;
-    let row = store::reviews::submission(&mut connection, id).await.map_err(from_store)?;
+    let row = store::reviews::find_review(&mut connection, id).await.map_err(from_store)?;
     let row = row.ok_or_else(|| no_review(id))?;
     let documents = store::reviews::documents(&mut connection, id).await.map_err(from_store)?;
     drop(connection);

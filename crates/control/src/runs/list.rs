@@ -45,18 +45,20 @@ impl Control {
         };
         let page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
         let present = self.present().await?;
-        let worker = match text::asked(&query.worker)? {
+        let worker = match text::filter_text(&query.worker)? {
             Some(worker) => Some(self.worker_id(worker).await?),
             None => None,
         };
         let (since, until) = window(query.since, query.until)?;
         let filter = RunFilter {
             state: Some(state).filter(|s| !s.is_empty()),
-            deployment: text::asked(&query.deployment)?
+            deployment: text::filter_text(&query.deployment)?
                 .map(|name| present.named(name))
                 .transpose()?,
-            node: text::asked(&query.node)?.map(|name| node_named(&present, name)).transpose()?,
-            role: text::asked(&query.role)?,
+            node: text::filter_text(&query.node)?
+                .map(|name| node_named(&present, name))
+                .transpose()?,
+            role: text::filter_text(&query.role)?,
             worker,
             since,
             until,
@@ -81,7 +83,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let documents =
             store::runs::run_documents(&mut connection, id).await.map_err(from_store)?;
-        let (input, result, output, submission, bytes) = documents.unwrap_or_default();
+        let (input, result, output, review, bytes) = documents.unwrap_or_default();
         let input = input.unwrap_or_else(|| json!({}));
         let summary = to_run(&present, &row)?;
         let open = matches!(summary.state, RunState::Queued | RunState::Running);
@@ -106,7 +108,7 @@ impl Control {
             result,
             output,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
-            review: submission.map(ReviewId),
+            review: review.map(ReviewId),
             may_cancel,
             log_bytes: row.run.log_bytes,
             limits: limits(&row.step),

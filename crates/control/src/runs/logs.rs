@@ -87,7 +87,7 @@ impl Control {
         after: &str,
     ) -> Result<LogFound, Problem> {
         actor.require(Permission::Viewer)?;
-        let wanted = wanted(text, any_case)?;
+        let wanted = search_pattern(text, any_case)?;
         let begin = Place::parse(after)?;
         let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let length = row.ok_or_else(|| no_run(id))?.run.log_bytes;
@@ -232,7 +232,7 @@ fn incomplete_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-fn wanted(text: &str, any_case: bool) -> Result<Regex, Problem> {
+fn search_pattern(text: &str, any_case: bool) -> Result<Regex, Problem> {
     let length = text.chars().count();
     if length == 0 || length > LOG_SEARCH {
         return Err(Problem::invalid(format!("`text`: must have 1 to {LOG_SEARCH} characters.")));
@@ -432,7 +432,8 @@ mod tests {
     }
 
     fn find(log: &[u8], text: &str, any_case: bool, piece: usize) -> Vec<(i64, i64, String)> {
-        let mut search = Search::new(wanted(text, any_case).expect("a text"), Place::default());
+        let mut search =
+            Search::new(search_pattern(text, any_case).expect("a text"), Place::default());
         log.chunks(piece).for_each(|bytes| search.push(bytes));
         search.finish();
         search.hits.into_iter().map(|hit| (hit.offset, hit.line, hit.text)).collect()
@@ -455,14 +456,14 @@ mod tests {
     #[test]
     fn full_search_continues_after_its_last_hit() {
         let log = "x\n-\n".repeat(HITS + 3).into_bytes();
-        let mut search = Search::new(wanted("x", false).expect("a text"), Place::default());
+        let mut search = Search::new(search_pattern("x", false).expect("a text"), Place::default());
         search.push(&log);
         assert_eq!(
             (search.hits.len(), search.hits.last().map(|hit| hit.line)),
             (HITS, Some(HITS as i64 * 2 - 1))
         );
         let place = Place::parse(&search.place.to_string()).expect("its own words");
-        let mut rest = Search::new(wanted("x", false).expect("a text"), place);
+        let mut rest = Search::new(search_pattern("x", false).expect("a text"), place);
         rest.push(&log[place.offset as usize..]);
         let lines: Vec<i64> = rest.hits.iter().map(|hit| hit.line).collect();
         assert_eq!(lines, [401, 403, 405]);
@@ -484,7 +485,10 @@ mod tests {
             assert_eq!(Place::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
         }
         for wrong in ["", "a\nb", &"x".repeat(LOG_SEARCH + 1)] {
-            assert_eq!(wanted(wrong, true).map_err(|problem| problem.status).err(), Some(400));
+            assert_eq!(
+                search_pattern(wrong, true).map_err(|problem| problem.status).err(),
+                Some(400)
+            );
         }
     }
 }

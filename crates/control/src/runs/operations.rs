@@ -42,7 +42,7 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
 /// The error for a step that cannot be retried. `called` is its role and node.
 fn retry_problem(error: ChangeError, called: &str) -> Problem {
     let why = match &error {
-        ChangeError::Refused(refused) => refused.said_of(called),
+        ChangeError::Refused(refused) => refused.message_for(called),
         ChangeError::Gone(_) => {
             format!("Noderole {called} was removed. To use it again, bind it with a proposal")
         }

@@ -207,7 +207,7 @@ impl Facts<'_> {
                 Reason::NodeDead { .. }
                 | Reason::NodeAlive { .. }
                 | Reason::NotJoined { .. }
-                | Reason::Unavailable { .. } => {
+                | Reason::Maintenance { .. } => {
                     freed_by.push(Resolver::Node { fqdn: row.fqdn.clone() })
                 }
                 other => {

@@ -13,8 +13,8 @@ use engine::ids::{BlueprintNumber, DeploymentId};
 use engine::plan::Effects;
 use engine::plan::base::written;
 use serde_json::json;
-use store::blueprints::NewTarget;
-use store::reviews::NewSubmission;
+use store::blueprints::NewBlueprint;
+use store::reviews::NewReview;
 
 use crate::installation::Installation;
 
@@ -87,7 +87,7 @@ impl Line {
             catalog: &self.catalog,
         };
         let risks = risks(&planned);
-        let submission = NewSubmission {
+        let review = NewReview {
             proposal,
             version,
             title: "any".into(),
@@ -105,23 +105,22 @@ impl Line {
             authors: BTreeSet::from([installation.ada.person]),
             documents: changes.clone(),
         };
-        let submission =
-            store::reviews::insert_submission(&mut transaction, &submission).await.unwrap();
+        let review = store::reviews::insert_review(&mut transaction, &review).await.unwrap();
         transaction.commit().await.unwrap();
         let mut transaction = installation.database.owner().begin().await.unwrap();
         let head = store::blueprints::lock_for_commit(&mut transaction).await.unwrap();
         store::reviews::insert_verdict(
             &mut transaction,
-            submission,
+            review,
             installation.bo.person,
             VerdictKind::Approve,
             "",
         )
         .await
         .unwrap();
-        let target = NewTarget {
+        let target = NewBlueprint {
             head,
-            submission: Some(submission),
+            review: Some(review),
             policy: None,
             by: Some(installation.ada.person),
             old: &self.blueprint,
@@ -132,7 +131,7 @@ impl Line {
             projection: &projection,
         };
         let number = store::blueprints::commit_change(&mut transaction, &target).await.unwrap();
-        store::blueprints::close_committed_proposal(&mut transaction, submission).await.unwrap();
+        store::blueprints::close_committed_proposal(&mut transaction, review).await.unwrap();
         transaction.commit().await.unwrap();
         self.blueprint = new;
         Some(number)

@@ -151,7 +151,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
     let web = installation.id("web").await;
     let (n1, n2) = (installation.node(1).await, installation.node(2).await);
     let one = installation.bind("web", 2, "app").await;
-    let submission = installation.submit(&installation.ada, "web", vec![one]).await;
+    let review = installation.submit(&installation.ada, "web", vec![one]).await;
     let proposal = installation.board("web").await.proposal.unwrap();
     let data = Edit::SetRoleData(edit::SetRoleData {
         deployment: web,
@@ -169,10 +169,10 @@ async fn waiting_for_a_permit_holds_no_connection() {
         leaves_it(store, "proposal", control.proposal(ada, proposal.id)),
         leaves_it(store, "noderole", control.noderole(ada, key.id(n1))),
         leaves_it(store, "lift", control.lift(ada, web, vec![n2])),
-        leaves_it(store, "review", control.review(bo, submission)),
-        leaves_it(store, "discussion", control.discussion(bo, submission)),
-        leaves_it(store, "opened", control.viewed_changes(bo, submission)),
-        leaves_it(store, "mark_viewed", control.mark_viewed(bo, submission, vec![anchor.clone()])),
+        leaves_it(store, "review", control.review(bo, review)),
+        leaves_it(store, "discussion", control.discussion(bo, review)),
+        leaves_it(store, "opened", control.viewed_changes(bo, review)),
+        leaves_it(store, "mark_viewed", control.mark_viewed(bo, review, vec![anchor.clone()])),
     );
     tokio::join!(
         leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Note)),
@@ -188,12 +188,8 @@ async fn waiting_for_a_permit_holds_no_connection() {
             "submit",
             control.submit(ada, proposal.id, proposal.version, "a change".into())
         ),
-        leaves_it(store, "commit", control.commit(ada, submission)),
-        leaves_it(
-            store,
-            "open_thread",
-            control.open_thread(bo, submission, anchor, "Why n2?".into())
-        ),
+        leaves_it(store, "commit", control.commit(ada, review)),
+        leaves_it(store, "open_thread", control.open_thread(bo, review, anchor, "Why n2?".into())),
     );
 }
 

@@ -23,14 +23,18 @@ impl Installation {
 
 /// `app@n1 1/1` for each vertex with noderoles on the trail.
 fn marked(view: &GraphView) -> Vec<String> {
-    let said = |vertex: &&api::views::graph::GraphVertex| {
+    let text_of = |vertex: &&api::views::graph::GraphVertex| {
         let one = vertex.noderole.as_ref().map(|one| format!("@{}", one.short)).unwrap_or_default();
         format!("{}{one} {}/{}", vertex.role, vertex.on_trail, vertex.members)
     };
-    view.vertices.iter().filter(|vertex| vertex.on_trail > 0).map(|vertex| said(&vertex)).collect()
+    view.vertices
+        .iter()
+        .filter(|vertex| vertex.on_trail > 0)
+        .map(|vertex| text_of(&vertex))
+        .collect()
 }
 
-fn said(view: &GraphView) -> &str {
+fn text_of(view: &GraphView) -> &str {
     &view.trail.as_ref().unwrap().summary
 }
 
@@ -47,7 +51,10 @@ async fn path_is_marked_on_folded_graph() {
     );
 
     let there = installation.marked(TrailOptions::Between(base.clone(), "web:app".into())).await;
-    assert_eq!(said(&there), "Path found: app waits for base on n1, with 3 noderoles on the path.");
+    assert_eq!(
+        text_of(&there),
+        "Path found: app waits for base on n1, with 3 noderoles on the path."
+    );
     assert_eq!(
         marked(&there),
         ["app 1/2", "base 1/2", "runtime 1/2"],
@@ -60,17 +67,21 @@ async fn path_is_marked_on_folded_graph() {
     assert_eq!((there.waves, there.vertices[0].waves), (3, Some((3, 3))));
 
     let back = installation.marked(TrailOptions::Between("web:app".into(), base.clone())).await;
-    assert!(said(&back).ends_with("There is no path in the other direction."), "{}", said(&back));
+    assert!(
+        text_of(&back).ends_with("There is no path in the other direction."),
+        "{}",
+        text_of(&back)
+    );
     assert_eq!(marked(&back), marked(&there));
 
     let none = installation.marked(TrailOptions::Between(base.clone(), app)).await;
     assert_eq!(
-        said(&none),
+        text_of(&none),
         "There is no path between base on n1 and app on n2: neither waits for the other."
     );
     assert!(marked(&none).is_empty());
     let gone = installation.marked(TrailOptions::Between(base.clone(), "web:gone".into())).await;
-    assert!(said(&gone).starts_with("One end of the path is not in this graph"));
+    assert!(text_of(&gone).starts_with("One end of the path is not in this graph"));
     assert_eq!(
         installation.marked(TrailOptions::From(base.clone())).await.trail,
         None,
@@ -145,7 +156,7 @@ async fn longest_path_uses_count_or_duration() {
     };
     let count = installation.marked(TrailOptions::Longest(Length::Count)).await;
     assert_eq!(way(&count), ["base on n1", "runtime on n1", "app on n1"]);
-    assert_eq!(said(&count), "Longest path: 3 noderoles in sequence.");
+    assert_eq!(text_of(&count), "Longest path: 3 noderoles in sequence.");
 
     // `base` runs on both nodes; on n2 it takes an hour.
     let worker = WorkerId(uuid::Uuid::from_u128(7));
@@ -184,9 +195,9 @@ async fn longest_path_uses_count_or_duration() {
     let took = time.trail.as_ref().unwrap().path[0].took.unwrap();
     assert!((3_600_000..3_700_000).contains(&took), "{took}");
     assert!(
-        said(&time).ends_with("Not counted, because they have not succeeded yet: 1."),
+        text_of(&time).ends_with("Not counted, because they have not succeeded yet: 1."),
         "{}",
-        said(&time)
+        text_of(&time)
     );
     assert_eq!(
         installation.marked(TrailOptions::Longest(Length::Count)).await.trail,

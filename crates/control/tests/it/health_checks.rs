@@ -8,7 +8,7 @@ use control::people::ClientInfo;
 use engine::data::stored_bytes;
 use engine::ids::NodeId;
 use serde_json::{Value, json};
-use store::nodes::{AsOf, Looked};
+use store::nodes::{AsOf, HealthCheckResult};
 
 use crate::installation::Installation;
 use crate::nodes::{as_of, machine, ssh};
@@ -19,8 +19,8 @@ const OTHER_KEY: &str =
 
 /// A health check with the versions from its start: its boot id or error, and whether it surveyed
 /// the node.
-fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
-    Looked {
+fn health_check(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> HealthCheckResult {
+    HealthCheckResult {
         as_of,
         tried: Vec::new(),
         address: "10.0.3.7".into(),
@@ -31,7 +31,7 @@ fn looked(as_of: AsOf, came: Result<&str, &str>, surveyed: bool) -> Looked {
     }
 }
 
-async fn record(installation: &Installation, node: NodeId, looked: &Looked) -> bool {
+async fn record(installation: &Installation, node: NodeId, looked: &HealthCheckResult) -> bool {
     store::nodes::record_health_check(installation.database.worker(), node, looked).await.unwrap()
 }
 
@@ -39,7 +39,7 @@ async fn record(installation: &Installation, node: NodeId, looked: &Looked) -> b
 async fn alive(installation: &Installation) -> NodeId {
     let id = machine(installation, NAME).await;
     let begun = as_of(installation, id).await;
-    assert!(record(installation, id, &looked(begun, Ok("boot-1"), true)).await);
+    assert!(record(installation, id, &health_check(begun, Ok("boot-1"), true)).await);
     id
 }
 
@@ -80,7 +80,7 @@ async fn health_check_over_old_connection_is_discarded() {
     assert_eq!(life(&installation).await, (true, "none".into(), 0));
     sql(&installation, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
     for came in [Ok("boot-1"), Ok("boot-2"), Err("refused"), Err("refused"), Err("refused")] {
-        assert!(!record(&installation, id, &looked(begun, came, true)).await, "{came:?}");
+        assert!(!record(&installation, id, &health_check(begun, came, true)).await, "{came:?}");
     }
     assert_eq!(life(&installation).await, (true, "none".into(), 0));
     assert_eq!(
@@ -97,7 +97,7 @@ async fn health_check_over_old_connection_is_discarded() {
             .unwrap()
             .remove(0);
     assert!(due.as_of != begun && due.as_of == as_of(&installation, id).await);
-    assert!(record(&installation, id, &looked(due.as_of, Ok("boot-1"), true)).await);
+    assert!(record(&installation, id, &health_check(due.as_of, Ok("boot-1"), true)).await);
     assert_eq!(life(&installation).await, (true, "confirmed".into(), 0));
 }
 
@@ -115,26 +115,26 @@ async fn health_check_from_before_report_is_discarded() {
     let begun = as_of(&installation, id).await;
     installation.control.report_shutdown(&itself).await.unwrap();
     assert_eq!(life(&installation).await, (true, "welcomed".into(), 2));
-    assert!(!record(&installation, id, &looked(begun, Ok("boot-1"), true)).await);
+    assert!(!record(&installation, id, &health_check(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&installation).await, (true, "welcomed".into(), 2), "that was before");
     // A survey is running, and the node reports a start-up.
     let begun = as_of(&installation, id).await;
     installation.control.report_startup(&itself, "boot-2".into()).await.unwrap();
-    assert!(!record(&installation, id, &looked(begun, Ok("boot-1"), true)).await);
+    assert!(!record(&installation, id, &health_check(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&installation).await.1, "welcomed");
     // However often the node reports, a health check that finds it unreachable counts.
     let begun = as_of(&installation, id).await;
     installation.control.report_startup(&itself, "boot-3".into()).await.unwrap();
-    assert!(record(&installation, id, &looked(begun, Err("refused"), false)).await);
+    assert!(record(&installation, id, &health_check(begun, Err("refused"), false)).await);
     assert!(!life(&installation).await.0);
     // The dead node reports its start: one successful check is enough. A check from before the
     // report does not change that.
     let begun = as_of(&installation, id).await;
     installation.control.report_startup(&itself, "boot-4".into()).await.unwrap();
-    record(&installation, id, &looked(begun, Err("refused"), false)).await;
+    record(&installation, id, &health_check(begun, Err("refused"), false)).await;
     assert_eq!(life(&installation).await, (false, "welcomed".into(), 1));
     let begun = as_of(&installation, id).await;
-    assert!(record(&installation, id, &looked(begun, Ok("boot-4"), true)).await);
+    assert!(record(&installation, id, &health_check(begun, Ok("boot-4"), true)).await);
     assert_eq!(life(&installation).await, (true, "confirmed".into(), 0));
     // A repeated report does not invalidate a running health check.
     let begun = as_of(&installation, id).await;
@@ -148,7 +148,7 @@ async fn health_check_is_reevaluated_under_the_lock() {
     let id = alive(&installation).await;
     let begun = as_of(&installation, id).await;
     for _ in 0..2 {
-        record(&installation, id, &looked(begun, Err("refused"), false)).await;
+        record(&installation, id, &health_check(begun, Err("refused"), false)).await;
     }
     // Another transaction has the APPLY lock, so the third check cannot change the node yet.
     let mut lock = installation.database.app().begin().await.unwrap();
@@ -158,14 +158,14 @@ async fn health_check_is_reevaluated_under_the_lock() {
         .await
         .unwrap();
     let pool = installation.database.worker().clone();
-    let third = looked(begun, Err("refused"), false);
+    let third = health_check(begun, Err("refused"), false);
     let turning =
         tokio::spawn(
             async move { store::nodes::record_health_check(&pool, id, &third).await.unwrap() },
         );
     until(&installation, "SELECT contradicting_checks = 3 FROM node WHERE transport = 'ssh'").await;
     assert!(
-        !record(&installation, id, &looked(begun, Ok("boot-1"), true)).await,
+        !record(&installation, id, &health_check(begun, Ok("boot-1"), true)).await,
         "meanwhile another is let in"
     );
     lock.commit().await.unwrap();
@@ -185,7 +185,7 @@ async fn connection_change_during_health_check_is_not_confirmed() {
         .await
         .unwrap();
     let pool = installation.database.worker().clone();
-    let first = looked(begun, Ok("boot-1"), true);
+    let first = health_check(begun, Ok("boot-1"), true);
     let turning =
         tokio::spawn(
             async move { store::nodes::record_health_check(&pool, id, &first).await.unwrap() },
@@ -239,12 +239,12 @@ async fn health_check_shows_each_address() {
         reached,
         error: if reached { String::new() } else { "x".repeat(9_000) },
     };
-    let mut look = looked(as_of(&installation, id).await, Ok("boot-1"), true);
+    let mut look = health_check(as_of(&installation, id).await, Ok("boot-1"), true);
     look.tried = (0..20).map(|n| tried(n, n == 7)).collect();
     record(&installation, id, &look).await;
     let shown = installation
         .control
-        .node_looks(&installation.ada, NAME, &Default::default())
+        .node_health_checks(&installation.ada, NAME, &Default::default())
         .await
         .unwrap()
         .health_checks
@@ -268,7 +268,7 @@ async fn registering_again_updates_the_connection() {
     record(
         &installation,
         begun.id,
-        &looked(as_of(&installation, begun.id).await, Ok("boot-1"), true),
+        &health_check(as_of(&installation, begun.id).await, Ok("boot-1"), true),
     )
     .await;
     assert_eq!(life(&installation).await.1, "confirmed");

@@ -166,7 +166,7 @@ async fn parallel_requests_share_one_plan() {
     // The review's page needs the complete plan, so the result that a list has cached may not be
     // enough.
     let worked_out = installation.control.worked_out();
-    assert!((40..=41).contains(&worked_out), "{worked_out} plans for 40 submissions");
+    assert!((40..=41).contains(&worked_out), "{worked_out} plans for 40 reviews");
 }
 
 #[tokio::test]

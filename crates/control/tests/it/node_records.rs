@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::installation::{Installation, role};
 use crate::nodes::ssh;
 
-fn wish(name: &str, root: &str) -> NodeRequest {
+fn node_request(name: &str, root: &str) -> NodeRequest {
     NodeRequest::named(format!("{name}.records.example.com"), root)
 }
 
@@ -19,7 +19,7 @@ fn wish(name: &str, root: &str) -> NodeRequest {
 fn at(name: &str, address: &str, port: u16, macs: &[&str]) -> NodeRequest {
     let ssh = SshRequest { addresses: vec![address.into()], port, ..ssh() };
     let macs = macs.iter().copied().map(str::to_owned).collect();
-    NodeRequest { ssh: Some(ssh), macs, ..wish(name, "") }
+    NodeRequest { ssh: Some(ssh), macs, ..node_request(name, "") }
 }
 
 async fn details(installation: &Installation, action: &str) -> Vec<Value> {
@@ -33,8 +33,9 @@ async fn details(installation: &Installation, action: &str) -> Vec<Value> {
 #[tokio::test]
 async fn parallel_adds_cannot_share_a_folder() {
     let installation = Installation::new().await;
-    let add =
-        |name: &str, root: &str| installation.control.add_node(&installation.ada, wish(name, root));
+    let add = |name: &str, root: &str| {
+        installation.control.add_node(&installation.ada, node_request(name, root))
+    };
     // Both requests check before either commits. So the second one must wait for the first one's
     // lock.
     let mut held = installation.database.app().begin().await.unwrap();
@@ -157,13 +158,16 @@ async fn folder_check_covers_all_nodes() {
     .await
     .unwrap();
     for root in ["/srv/many/1200", "/srv/many/999/below", "/srv/many"] {
-        let refused =
-            installation.control.add_node(&installation.ada, wish("late", root)).await.unwrap_err();
+        let refused = installation
+            .control
+            .add_node(&installation.ada, node_request("late", root))
+            .await
+            .unwrap_err();
         assert_eq!(refused.code, "root_taken", "{root}");
     }
     installation
         .control
-        .add_node(&installation.ada, wish("late", "/srv/many/12000"))
+        .add_node(&installation.ada, node_request("late", "/srv/many/12000"))
         .await
         .unwrap();
     let mut connection = installation.database.app().acquire().await.unwrap();
@@ -336,7 +340,7 @@ async fn second_record_of_a_machine_is_rejected() {
     );
     let folder = NodeRequest {
         macs: vec!["00:25:90:aa:00:01".to_owned()],
-        ..wish("two", "/srv/records/two")
+        ..node_request("two", "/srv/records/two")
     };
     taken(add(folder).await.unwrap_err(), "00:25:90:aa:00:01");
 
@@ -547,7 +551,7 @@ async fn parallel_adds_of_texts_do_not_deadlock() {
     let (many, others, one, ()) = tokio::join!(
         installation.control.add_nodes(&installation.ada, text),
         installation.control.add_nodes(&installation.bo, turned),
-        installation.control.add_node(&installation.cy, wish("b", "/srv/records/c")),
+        installation.control.add_node(&installation.cy, node_request("b", "/srv/records/c")),
         between
     );
     let ends = [many.map(drop), others.map(drop), one.map(drop)];

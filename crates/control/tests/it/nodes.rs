@@ -15,7 +15,7 @@ use engine::ids::{BlueprintNumber, NodeId, NoderoleId, ProposalId, RoleName};
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
-use store::nodes::{AsOf, Looked, NodeNoderoleFilter};
+use store::nodes::{AsOf, HealthCheckResult, NodeNoderoleFilter};
 use store::runs::RunEnd;
 
 use crate::installation::{Installation, fqdn};
@@ -94,7 +94,7 @@ async fn look_at(
     came: Result<&str, &str>,
     tried: Vec<TriedAddress>,
 ) -> bool {
-    let looked = Looked {
+    let looked = HealthCheckResult {
         as_of: as_of(installation, node).await,
         tried,
         address: "10.0.3.7".into(),
@@ -167,7 +167,7 @@ async fn last_fifty_health_checks_are_paged() {
         loop {
             let page = installation
                 .control
-                .node_looks(&installation.ada, "m1.rack1.example.com", &wanted)
+                .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)
                 .await
                 .unwrap();
             assert!(page.health_checks.len() <= control::LOOKS);
@@ -199,7 +199,7 @@ async fn health_checks_are_filtered_by_result_and_text() {
             HealthChecksQuery { reached, text: text.to_owned(), ..HealthChecksQuery::default() };
         let page = installation
             .control
-            .node_looks(&installation.ada, "m1.rack1.example.com", &wanted)
+            .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)
             .await
             .unwrap();
         page.health_checks.len()
@@ -231,7 +231,7 @@ async fn health_checks_are_filtered_by_result_and_text() {
         };
         let refused = installation
             .control
-            .node_looks(&installation.ada, "m1.rack1.example.com", &wanted)
+            .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)
             .await
             .unwrap_err();
         assert_eq!(refused.status, 400, "{place}");
@@ -446,15 +446,15 @@ async fn reviewed(
     let version =
         installation.control.node_proposal(&installation.ada, proposal).await?.proposal.version;
     let version = installation.control.edit(&installation.ada, proposal, version, edits).await?;
-    let submission = installation
+    let review = installation
         .control
         .submit(&installation.ada, proposal, version, "A new connection".into())
         .await?;
     installation
         .control
-        .judge(&installation.bo, submission, VerdictKind::Approve, String::new())
+        .judge(&installation.bo, review, VerdictKind::Approve, String::new())
         .await?;
-    installation.control.commit(&installation.ada, submission).await
+    installation.control.commit(&installation.ada, review).await
 }
 
 #[tokio::test]
@@ -504,9 +504,9 @@ async fn node_that_had_other_roles_is_removed() {
     store::runs::set_node_alive(installation.database.owner(), n1, true).await.unwrap();
     for edit in [unbind, Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() })]
     {
-        let submission = installation.submit(&installation.ada, "web", vec![edit]).await;
-        installation.approve(&installation.bo, submission).await;
-        installation.commit(&installation.ada, submission).await.unwrap();
+        let review = installation.submit(&installation.ada, "web", vec![edit]).await;
+        installation.approve(&installation.bo, review).await;
+        installation.commit(&installation.ada, review).await.unwrap();
     }
     let sql = "SELECT count(*) FROM step WHERE node_id = $1 AND state = 'gone' AND NOT node_fits";
     let gone: i64 =
@@ -581,23 +581,23 @@ async fn changed_record_voids_the_approved_review() {
         });
         let (proposal, version) =
             installation.propose(&installation.ada, deployment, vec![bind]).await;
-        let submission = installation
+        let review = installation
             .control
             .submit(&installation.ada, proposal, version, "Bind n2".into())
             .await
             .unwrap();
         installation
             .control
-            .judge(&installation.bo, submission, VerdictKind::Approve, String::new())
+            .judge(&installation.bo, review, VerdictKind::Approve, String::new())
             .await
             .unwrap();
         let now =
             installation.control.node(&installation.ada, fqdn(2).as_str()).await.unwrap().version;
         installation.control.change_node(&installation.ada, n2, now, change).await.unwrap();
-        let refused = installation.control.commit(&installation.ada, submission).await.unwrap_err();
+        let refused = installation.control.commit(&installation.ada, review).await.unwrap_err();
         assert_eq!(refused.status, 409, "{refused:?}");
-        let review = installation.control.review(&installation.ada, submission).await.unwrap();
-        let became = review.replaced_by.expect("it is planned again");
+        let view = installation.control.review(&installation.ada, review).await.unwrap();
+        let became = view.replaced_by.expect("it is planned again");
         assert_eq!(became.moved, [format!("the record of node {}", fqdn(2))]);
         assert!(
             became.after.is_none() && became.refused[0].at == fqdn(2).as_str(),
@@ -611,7 +611,7 @@ async fn changed_record_voids_the_approved_review() {
             .unwrap();
         let again = installation.control.review(&installation.ada, again).await.unwrap();
         assert!(again.verdicts.is_empty() && again.blueprint.is_none());
-        assert_eq!(again.replaces.map(|came| came.before), Some(submission));
+        assert_eq!(again.replaces.map(|came| came.before), Some(review));
         let doc: Option<Vec<u8>> =
             one(&installation, "SELECT doc FROM node WHERE fqdn = 'n2.house.example.com'").await;
         assert!(doc.is_none(), "nothing was committed");
@@ -635,8 +635,8 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     let n1 = installation.node(1).await;
     let by = installation.worker().await;
     store::runs::set_node_alive(installation.database.owner(), n1, true).await.unwrap();
-    let set = |available| {
-        installation.control.set_available(&installation.ada, n1, available, "new disks".into())
+    let set = |maintenance| {
+        installation.control.set_maintenance(&installation.ada, n1, maintenance, "new disks".into())
     };
     let states = || async {
         installation.steps().await.into_iter().map(|(_, _, state, _)| state).collect::<Vec<_>>()
@@ -649,7 +649,7 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     };
 
     let queued = claim().await;
-    set(false).await.unwrap();
+    set(true).await.unwrap();
     assert_eq!(states().await, ["todo", "blocked", "blocked"], "what nobody has yet went back");
     let outcome: String = one(&installation, "SELECT outcome || ', ' || error FROM run").await;
     assert_eq!(outcome, "unstarted, the node was put in maintenance");
@@ -660,13 +660,13 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
                 .unwrap()
                 .is_empty()
     );
-    let refused = set(false).await.unwrap_err();
+    let refused = set(true).await.unwrap_err();
     assert!(refused.code == "state" && refused.detail.contains("by ada: new disks"), "{refused:?}");
     let shown = installation.control.node(&installation.ada, fqdn(1).as_str()).await.unwrap();
     let out = shown.status.maintenance.unwrap();
     assert_eq!((out.by.as_deref(), out.reason.as_str()), (Some("ada"), "new disks"));
 
-    set(true).await.unwrap();
+    set(false).await.unwrap();
     let run = claim().await[0];
     assert!(!queued.contains(&run));
     assert_eq!(
@@ -676,27 +676,30 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
             .len(),
         1
     );
-    set(false).await.unwrap();
+    set(true).await.unwrap();
     assert_eq!(states().await, ["transition", "blocked", "blocked"], "what runs goes on");
     let end = RunEnd::Succeeded { result: Default::default(), output: json!({}) };
     store::runs::finish_run(installation.database.worker(), run, by, &end).await.unwrap();
     assert_eq!(states().await, ["active", "todo", "blocked"]);
     assert!(claim().await.is_empty());
-    set(true).await.unwrap();
+    set(false).await.unwrap();
     assert_eq!(claim().await.len(), 1);
 
     let actions =
         "SELECT string_agg(action, ' ' ORDER BY id) FROM audit WHERE action LIKE 'node.%available'";
     let audit: String = one(&installation, actions).await;
-    assert_eq!(audit, "node.unavailable node.available node.unavailable node.available");
+    assert_eq!(
+        audit,
+        "node.start_maintenance node.end_maintenance node.start_maintenance node.end_maintenance"
+    );
     let eve = viewer(&installation).await;
     let refused =
-        installation.control.set_available(&eve, n1, false, "x".into()).await.unwrap_err();
+        installation.control.set_maintenance(&eve, n1, true, "x".into()).await.unwrap_err();
     assert_eq!(refused.status, 403);
     assert_eq!(
         installation
             .control
-            .set_available(&installation.ada, n1, false, " ".into())
+            .set_maintenance(&installation.ada, n1, true, " ".into())
             .await
             .unwrap_err()
             .status,
@@ -710,7 +713,7 @@ async fn maintenance_requires_current_version_of_record() {
     let node = installation.node(1).await;
     let out = |version| {
         let seen = Seen { node, version: Some(version) };
-        installation.control.set_available(&installation.ada, seen, false, "new disks".into())
+        installation.control.set_maintenance(&installation.ada, seen, true, "new disks".into())
     };
     // A change of descriptive data does not take the APPLY lock. It is written but not committed
     // yet.
@@ -781,7 +784,7 @@ async fn node_restart_and_death_update_steps() {
     assert_eq!(shown.status.joined, "confirmed");
 
     // A health check that began before the change and ends after it.
-    let late = Looked {
+    let late = HealthCheckResult {
         as_of: as_of(&installation, id).await,
         tried: Vec::new(),
         address: String::new(),
@@ -803,7 +806,7 @@ async fn node_restart_and_death_update_steps() {
 async fn unconfirmed_node_gets_no_runs() {
     let installation = Installation::new().await;
     let id = machine(&installation, "m1.rack1.example.com").await;
-    let unread = Looked {
+    let unread = HealthCheckResult {
         as_of: as_of(&installation, id).await,
         tried: Vec::new(),
         address: String::new(),

@@ -132,7 +132,7 @@ async fn permission_applies_to_deployment_and_descendants() {
         installation.control.hold(&gus, web, true, why()).await,
         installation.control.prioritise(&gus, web, 3, why()).await,
         installation.control.retry(&gus, noderole, why()).await,
-        installation.control.set_available(&gus, installation.node(1).await, false, why()).await,
+        installation.control.set_maintenance(&gus, installation.node(1).await, true, why()).await,
         installation.control.switch(&dan, false, why()).await.map(drop),
         installation.control.take_out_node(&dan, installation.node(4).await, None).await,
         installation.control.import_barclamps(Some(&dan), &Default::default()).await.map(drop),
@@ -142,7 +142,7 @@ async fn permission_applies_to_deployment_and_descendants() {
     installation.control.hold(&dan, web, true, why()).await.unwrap();
     installation
         .control
-        .set_available(&dan, installation.node(1).await, false, why())
+        .set_maintenance(&dan, installation.node(1).await, true, why())
         .await
         .unwrap();
 }

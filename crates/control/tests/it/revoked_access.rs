@@ -32,7 +32,7 @@ struct Things {
     proposal: ProposalId,
     version: i32,
     edit: Edit,
-    submission: ReviewId,
+    review: ReviewId,
     thread: CommentId,
 }
 
@@ -60,14 +60,14 @@ impl Things {
         let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
         let version =
             installation.control.undo(&installation.ada, proposal, version).await.unwrap();
-        let submission = installation
+        let review = installation
             .control
             .submit(&installation.ada, proposal, version, "one".into())
             .await
             .unwrap();
         let thread = installation
             .control
-            .open_thread(&installation.cy, submission, Anchor::Whole, "why?".into())
+            .open_thread(&installation.cy, review, Anchor::Whole, "why?".into())
             .await
             .unwrap();
         Self {
@@ -79,7 +79,7 @@ impl Things {
             proposal,
             version,
             edit: installation.bind("web", 3, "still").await,
-            submission,
+            review,
             thread,
         }
     }
@@ -91,7 +91,7 @@ impl Things {
         by: &Actor,
     ) -> Vec<(&'static str, Result<(), Problem>)> {
         let (control, why) = (&installation.control, || "because".to_owned());
-        let (proposal, version, id) = (self.proposal, self.version, self.submission);
+        let (proposal, version, id) = (self.proposal, self.version, self.review);
         let [n1, n4] = self.nodes;
         let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
         let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
@@ -133,7 +133,7 @@ impl Things {
                     .map(drop),
             ),
             ("change a node", control.change_node(by, n4, 1, described).await.map(drop)),
-            ("take a node out of service", control.set_available(by, n4, false, why()).await),
+            ("start maintenance", control.set_maintenance(by, n4, true, why()).await),
             ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),
             ("revoke a node's token", control.revoke_node_token(by, n4, Uuid::nil()).await),
             ("take a record out", control.take_out_node(by, n4, None).await),
@@ -259,7 +259,7 @@ async fn actor_disabled_during_request_writes_nothing() {
     let (proposal, version) = (things.proposal, things.version);
     control.propose(&root, things.edge).await.unwrap();
     control.edit(&root, proposal, version, vec![things.edit.clone()]).await.unwrap();
-    control.record_view(&root, things.submission).await.unwrap();
+    control.record_view(&root, things.review).await.unwrap();
     control.cancel(&root, things.run).await.unwrap();
     installation.people.end_other_sessions(&root).await.unwrap();
     assert_ne!(left(&installation).await, before);

@@ -20,7 +20,7 @@ fn code_of(problem: Result<impl std::fmt::Debug, Problem>) -> String {
     problem.expect_err("a refusal").code
 }
 
-fn wish(code: &str) -> FactorRequest {
+fn factor_request(code: &str) -> FactorRequest {
     FactorRequest { code: Some(Code::entered(code)), answer: None }
 }
 
@@ -136,14 +136,14 @@ async fn session_by_password_needs_the_code() {
     let state = installation.people.second_factor(&bo).await.unwrap();
     assert!(state.totp && state.needed && !state.demanded && state.passkeys == 0);
 
-    assert_eq!(code_of(installation.present(&bo, &wish("12345")).await), "invalid");
+    assert_eq!(code_of(installation.present(&bo, &factor_request("12345")).await), "invalid");
     assert_eq!(code_of(installation.present(&bo, &FactorRequest::default()).await), "invalid");
     assert_eq!(
-        code_of(installation.present(&bo, &wish(&code(&secret, -1))).await),
+        code_of(installation.present(&bo, &factor_request(&code(&secret, -1))).await),
         "code_used",
         "it confirmed the app"
     );
-    installation.present(&bo, &wish(&code(&secret, 0))).await.unwrap();
+    installation.present(&bo, &factor_request(&code(&secret, 0))).await.unwrap();
     let now = installation.now(&session).await;
     assert!(!now.needs_factor() && now.may(Permission::Reviewer));
     installation.approve(&now, id).await;
@@ -271,8 +271,9 @@ async fn wrong_codes_are_throttled() {
     let (bo, session) = installation.by_password("bo").await;
     let from =
         |n: u8| ClientInfo { address: Some([192, 0, 2, n].into()), user_agent: String::new() };
-    let present =
-        async |n: u8, code: &str| people.present_factor(&bo, None, &wish(code), &from(n)).await;
+    let present = async |n: u8, code: &str| {
+        people.present_factor(&bo, None, &factor_request(code), &from(n)).await
+    };
     let right = code(&secret, 0);
     let wrong = if right == "000000" { "000001" } else { "000000" };
     for n in 0..10 {
@@ -288,10 +289,10 @@ async fn wrong_codes_are_throttled() {
     assert!(installation.now(&session).await.needs_factor());
     let cy = installation.cy.clone();
     for _ in 0..10 {
-        let _ = people.present_factor(&cy, None, &wish("000000"), &from(30)).await;
+        let _ = people.present_factor(&cy, None, &factor_request("000000"), &from(30)).await;
     }
     assert_eq!(
-        code_of(people.present_factor(&cy, None, &wish("000000"), &from(31)).await),
+        code_of(people.present_factor(&cy, None, &factor_request("000000"), &from(31)).await),
         "no_totp",
         "no guess"
     );

@@ -240,7 +240,7 @@ pub enum Reason {
         by: String,
     },
     /// The node is in maintenance.
-    Unavailable {
+    Maintenance {
         /// Name of the node.
         node: String,
     },
@@ -378,8 +378,8 @@ impl fmt::Display for Reason {
             Self::OnHold { deployment, by } => {
                 write!(f, "Deployment {deployment} was put on hold by {by}")
             }
-            Self::Unavailable { node } => {
-                write!(f, "Node {node} is in maintenance. Make it available again")
+            Self::Maintenance { node } => {
+                write!(f, "Node {node} is in maintenance. End the maintenance")
             }
             Self::NodeDead { node } => write!(f, "Node {node} does not answer"),
             Self::NodeAlive { node } => {
@@ -661,7 +661,7 @@ impl<'v> Taken<'v> {
         };
         let name = || node.name.clone();
         if !node.available && !node.phantom {
-            reasons.push(Reason::Unavailable { node: name() });
+            reasons.push(Reason::Maintenance { node: name() });
         }
         let alive = node.alive || node.phantom;
         match step.needs {

@@ -197,7 +197,7 @@ impl Refused {
     }
 
     /// The message with a name that people know, such as `app on n1`.
-    pub fn said_of(&self, called: &str) -> String {
+    pub fn message_for(&self, called: &str) -> String {
         match self {
             Self::State { state, event, .. } => {
                 format!(
@@ -226,7 +226,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said_of(&format!("{}", self.step())))
+        f.write_str(&self.message_for(&format!("{}", self.step())))
     }
 }
 

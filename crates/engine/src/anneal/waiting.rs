@@ -79,7 +79,7 @@ waits! {
     Unserved = "unserved", "No worker for the jig", "a person: start a worker that supports the \
                                                      jig";
     /// The node is in maintenance.
-    Unavailable = "unavailable", "Node in maintenance", "a person: make the node available again";
+    Maintenance = "maintenance", "Node in maintenance", "a person: end the maintenance";
     /// The node is dead.
     NodeDead = "node_dead", "Node does not answer", "the node when it answers again, or a person \
                                                      if it is lost";
@@ -152,7 +152,7 @@ impl PendingReason {
                 | Self::Failed
                 | Self::BehindFailure
                 | Self::Jig
-                | Self::Unavailable
+                | Self::Maintenance
                 | Self::Frozen
                 | Self::OnHold
                 | Self::Paused
@@ -189,7 +189,7 @@ impl Reason {
             Self::Jig { .. } => PendingReason::Jig,
             Self::Unserved { .. } => PendingReason::Unserved,
             Self::OnHold { .. } => PendingReason::OnHold,
-            Self::Unavailable { .. } => PendingReason::Unavailable,
+            Self::Maintenance { .. } => PendingReason::Maintenance,
             Self::NodeDead { .. } => PendingReason::NodeDead,
             Self::NodeAlive { .. } => PendingReason::NodeAlive,
             Self::NotJoined { .. } => PendingReason::NotJoined,

@@ -185,7 +185,7 @@ fn history_with_removal(content: impl Fn(Hash) -> Hash) -> Export {
         old: Some(hash_of(&node)),
         new: Some(hash_of(&empty)),
     };
-    let submission = json!({"id": 2, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
+    let review = json!({"id": 2, "change_hash": bytea(change_hash(&[change]).unwrap()), "policy_number": 1,
         "approvals_needed": 1, "epoch": 1, "risk": ["removal"], "authors": [ADA], "created_by": ADA,
         "created_at": "2026-01-03T00:00:00+00:00"});
     let verdict = json!({"id": 2, "review_id": 2, "person_id": BO, "kind": "approve", "at": "2026-01-03T01:00:00+00:00"});
@@ -196,7 +196,7 @@ fn history_with_removal(content: impl Fn(Hash) -> Hash) -> Export {
     // Reviews come before the targets.
     let at = last_of(&e, row_of(Table::Verdict)) + 1;
     e.rest.insert(at, line(Table::Verdict, &verdict, None));
-    e.rest.insert(at, line(Table::Review, &submission, Some(vec![change])));
+    e.rest.insert(at, line(Table::Review, &review, Some(vec![change])));
 
     let mut root: RootDoc = serde_json::from_value(root).unwrap();
     root.nodes.insert(NODE.parse().unwrap(), hash_of(&empty));
@@ -214,7 +214,7 @@ fn history_with_removal(content: impl Fn(Hash) -> Hash) -> Export {
         "blueprint_number": 3, "epoch": 1, "content_hash": bytea(content(approved))});
     let ended = merged(&run, &json!({"outcome": "succeeded"}));
     e.row(Table::Run, &ended);
-    e.entry("review.insert", "2", &submission);
+    e.entry("review.insert", "2", &review);
     e.entry("verdict.insert", "2", &verdict);
     e.entry("blueprint.insert", "3", &target);
     e.entry("run.start", "2", &run);

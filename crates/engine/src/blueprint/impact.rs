@@ -365,7 +365,7 @@ pub fn impact(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Impact {
     let mut restarts = Vec::new();
     let mut irreversible = Vec::new();
     let mut kept = Vec::new();
-    for step in self::kept(planned) {
+    for step in self::unchanged_progress(planned) {
         let is_applied = progress.is_none_or(|state| state(step.id) == Some(StepState::Active));
         kept.extend(names.touched(step).filter(|_| is_applied));
     }
@@ -471,7 +471,7 @@ pub fn running(projection: &Projection) -> impl Iterator<Item = &StepIntent> + C
 }
 
 /// Steps whose intent changes but whose role keeps their progress.
-pub fn kept<'a>(planned: &Planned<'a>) -> impl Iterator<Item = &'a StepIntent> {
+pub fn unchanged_progress<'a>(planned: &Planned<'a>) -> impl Iterator<Item = &'a StepIntent> {
     let planned = *planned;
     let stays = planned.projection.steps.iter().filter(|step| step.change == StepChange::Keep);
     stays.filter(move |step| has_changed_intent(&planned, step))

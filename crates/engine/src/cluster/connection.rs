@@ -330,7 +330,7 @@ impl ConnectionChange {
             Some(Connection::Ssh(ssh)) => Some(ssh),
             None => None,
         };
-        fn given<T: Clone>(
+        fn new_or_current<T: Clone>(
             field: &'static str,
             new: Option<&T>,
             old: Option<&T>,
@@ -341,14 +341,22 @@ impl ConnectionChange {
             }
         }
         Connection::Ssh(Ssh {
-            addresses: given("addresses", self.addresses.as_ref(), ssh.map(|ssh| &ssh.addresses))?,
+            addresses: new_or_current(
+                "addresses",
+                self.addresses.as_ref(),
+                ssh.map(|ssh| &ssh.addresses),
+            )?,
             port: self.port.or(ssh.map(|ssh| ssh.port)).unwrap_or(SSH_PORT),
-            user: given("user", self.user.as_ref(), ssh.map(|ssh| &ssh.user))?,
+            user: new_or_current("user", self.user.as_ref(), ssh.map(|ssh| &ssh.user))?,
             key: SecretRef {
-                name: given("key", self.key.as_ref(), ssh.map(|ssh| &ssh.key.name))?,
+                name: new_or_current("key", self.key.as_ref(), ssh.map(|ssh| &ssh.key.name))?,
                 version: self.key_version.or(ssh.map(|ssh| ssh.key.version)).unwrap_or(1),
             },
-            host_key: given("host_key", self.host_key.as_ref(), ssh.map(|ssh| &ssh.host_key))?,
+            host_key: new_or_current(
+                "host_key",
+                self.host_key.as_ref(),
+                ssh.map(|ssh| &ssh.host_key),
+            )?,
             root: self
                 .root
                 .clone()

@@ -303,7 +303,7 @@ mod tests {
         ]
     }
 
-    fn said(folded: &FoldedGraph) -> Vec<String> {
+    fn names(folded: &FoldedGraph) -> Vec<String> {
         let name = |at: usize| {
             let key = &folded.vertices[at].key;
             let one =
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn folded_view_has_one_vertex_per_role() {
         let folded = fold(&small(), &Unfold::default(), &PathSet::default());
-        assert_eq!(said(&folded), ["dns -2-> run", "run -2-> app"]);
+        assert_eq!(names(&folded), ["dns -2-> run", "run -2-> app"]);
         assert_eq!(folded.vertices.iter().map(|v| v.members.len()).collect::<Vec<_>>(), [1, 2, 2]);
     }
 
@@ -328,12 +328,12 @@ mod tests {
     fn unfolding_role_or_node_leaves_rest_folded() {
         let role = Unfold { roles: [name("run")].into(), ..Unfold::default() };
         assert_eq!(
-            said(&fold(&small(), &role, &PathSet::default())),
+            names(&fold(&small(), &role, &PathSet::default())),
             ["dns -1-> run@n1", "dns -1-> run@n2", "run@n1 -1-> app", "run@n2 -1-> app"]
         );
         let node = Unfold { nodes: [NodeId(Uuid::from_u128(1))].into(), ..Unfold::default() };
         assert_eq!(
-            said(&fold(&small(), &node, &PathSet::default())),
+            names(&fold(&small(), &node, &PathSet::default())),
             ["dns -1-> run", "dns@n1 -1-> run@n1", "run -1-> app", "run@n1 -1-> app"]
         );
     }

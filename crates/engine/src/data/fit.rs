@@ -92,7 +92,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(own: Value, below: Value, path: &str, schema: Value, is_last: bool) -> Vec<String> {
+    fn messages(own: Value, below: Value, path: &str, schema: Value, is_last: bool) -> Vec<String> {
         let expected = [Expected { name: "it", path, schema: &schema }];
         unfit(&own, &below, expected, is_last)
             .unwrap()
@@ -108,18 +108,18 @@ mod tests {
     #[test]
     fn partial_object_over_lower_layer_is_valid() {
         assert_eq!(
-            told(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true),
+            messages(json!({"a": {"name": "x"}}), json!({"a": {"port": 1}}), "/a", map(), true),
             [""; 0]
         );
         let missing = ["/a/port is required but missing"];
-        assert_eq!(told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), true), missing);
+        assert_eq!(messages(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), true), missing);
         assert_eq!(
-            told(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false),
+            messages(json!({"a": {"name": "x"}}), Value::Null, "/a", map(), false),
             [""; 0],
             "it may come above"
         );
         assert_eq!(
-            told(json!({}), Value::Null, "/a", map(), true),
+            messages(json!({}), Value::Null, "/a", map(), true),
             [""; 0],
             "who says nothing says nothing wrong"
         );
@@ -128,11 +128,14 @@ mod tests {
     #[test]
     fn other_layers_cause_no_errors() {
         let below = json!({"a": {"port": "eighty"}});
-        assert_eq!(told(json!({"a": {"name": "x"}}), below.clone(), "/a", map(), true), [""; 0]);
-        let wrong = ["/a/name is a number, but must be a string"];
-        assert_eq!(told(json!({"a": {"name": 1}}), below.clone(), "/a", map(), true), wrong);
         assert_eq!(
-            told(json!({"a": {"port": "x"}}), below, "/a", map(), false),
+            messages(json!({"a": {"name": "x"}}), below.clone(), "/a", map(), true),
+            [""; 0]
+        );
+        let wrong = ["/a/name is a number, but must be a string"];
+        assert_eq!(messages(json!({"a": {"name": 1}}), below.clone(), "/a", map(), true), wrong);
+        assert_eq!(
+            messages(json!({"a": {"port": "x"}}), below, "/a", map(), false),
             ["/a/port is a string, but must be an integer"]
         );
     }
@@ -141,18 +144,18 @@ mod tests {
     fn value_above_attribute_path_is_reported() {
         let schema = json!({"type": "int"});
         let wrong = ["/a is a number, but must be an object that contains it"];
-        assert_eq!(told(json!({"a": 5}), json!({}), "/a/b~1c/d", schema.clone(), false), wrong);
+        assert_eq!(messages(json!({"a": 5}), json!({}), "/a/b~1c/d", schema.clone(), false), wrong);
         let list = ["/a/b~1c is an array, but must be an object that contains it"];
         assert_eq!(
-            told(json!({"a": {"b/c": []}}), json!({}), "/a/b~1c/d", schema.clone(), true),
+            messages(json!({"a": {"b/c": []}}), json!({}), "/a/b~1c/d", schema.clone(), true),
             list
         );
         assert_eq!(
-            told(json!({"a": {"b/c": {"d": 1}}}), json!({}), "/a/b~1c/d", schema.clone(), true),
+            messages(json!({"a": {"b/c": {"d": 1}}}), json!({}), "/a/b~1c/d", schema.clone(), true),
             [""; 0]
         );
         assert_eq!(
-            told(
+            messages(
                 json!({"d": {"$secret": "s", "version": 1}}),
                 json!({}),
                 "/d",
@@ -163,7 +166,7 @@ mod tests {
         );
         let secret = ["/a is a reference to a secret, but must be an object that contains it"];
         assert_eq!(
-            told(json!({"a": {"$secret": "s", "version": 1}}), json!({}), "/a/d", schema, true),
+            messages(json!({"a": {"$secret": "s", "version": 1}}), json!({}), "/a/d", schema, true),
             secret
         );
     }

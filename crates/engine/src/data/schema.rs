@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn told(value: Value, schema: Value) -> Vec<String> {
+    fn messages(value: Value, schema: Value) -> Vec<String> {
         misfits(&value, &schema).into_iter().map(|m| format!("{} {}", m.path, m.what)).collect()
     }
 
@@ -278,11 +278,15 @@ mod tests {
         }});
         for schema in [crowbar, json_schema] {
             assert_eq!(
-                told(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()),
+                messages(json!({"port": 80, "hosts": ["a"], "on": true}), schema.clone()),
                 [""; 0]
             );
-            assert_eq!(told(json!([]), schema.clone()), [" is an array, but must be an object"]);
-            let wrong = told(json!({"port": 0, "hosts": ["a", 1], "on": "yes"}), schema.clone());
+            assert_eq!(
+                messages(json!([]), schema.clone()),
+                [" is an array, but must be an object"]
+            );
+            let wrong =
+                messages(json!({"port": 0, "hosts": ["a", 1], "on": "yes"}), schema.clone());
             assert_eq!(
                 wrong,
                 [
@@ -291,50 +295,58 @@ mod tests {
                     "/port must be at least 1"
                 ]
             );
-            assert_eq!(told(json!({}), schema.clone()), ["/port is required but missing"]);
+            assert_eq!(messages(json!({}), schema.clone()), ["/port is required but missing"]);
         }
         for schema in [json!({"length": {"max": 2}}), json!({"maxLength": 2})] {
-            assert_eq!(told(json!("äöü"), schema.clone()), [" must be at most 2 characters"]);
-            assert_eq!(told(json!("äö"), schema), [""; 0]);
+            assert_eq!(messages(json!("äöü"), schema.clone()), [" must be at most 2 characters"]);
+            assert_eq!(messages(json!("äö"), schema), [""; 0]);
         }
-        assert_eq!(told(json!("x"), json!({"enum": ["a", "b"]})), [" must be one of \"a\", \"b\""]);
         assert_eq!(
-            told(json!({"a": 1}), json!({"additionalProperties": false})),
+            messages(json!("x"), json!({"enum": ["a", "b"]})),
+            [" must be one of \"a\", \"b\""]
+        );
+        assert_eq!(
+            messages(json!({"a": 1}), json!({"additionalProperties": false})),
             ["/a is an unknown key"]
         );
     }
 
     #[test]
     fn flawed_schemas_are_detected() {
-        let told = |schema: Value| {
+        let messages = |schema: Value| {
             schema_defects(&schema)
                 .into_iter()
                 .map(|m| format!("{} {}", m.path, m.what))
                 .collect::<Vec<_>>()
         };
         assert_eq!(
-            told(json!({"type": "zz"})),
+            messages(json!({"type": "zz"})),
             [" has the unknown type \"zz\", so every value passes"]
         );
-        assert_eq!(told(json!({"enum": []})), [" has an empty enum, so no value passes"]);
+        assert_eq!(messages(json!({"enum": []})), [" has an empty enum, so no value passes"]);
         let crossed = [" requires at least 5 and at most 1, so no value passes"];
-        assert_eq!(told(json!({"type": "int", "range": {"min": 5, "max": 1}})), crossed);
-        assert_eq!(told(json!({"minimum": 5, "maximum": 1})), crossed);
+        assert_eq!(messages(json!({"type": "int", "range": {"min": 5, "max": 1}})), crossed);
+        assert_eq!(messages(json!({"minimum": 5, "maximum": 1})), crossed);
         let deep = json!({"type": "seq", "sequence": [{"type": "map", "mapping": {"a": {"type": ["str", "nil"]}}}]});
         assert_eq!(
-            told(deep),
+            messages(deep),
             ["/sequence/0/mapping/a has the unknown type \"nil\", so every value passes"]
         );
         assert_eq!(
-            told(json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})),
+            messages(
+                json!({"type": "str", "pattern": "/x/", "required": true, "length": {"min": 1}})
+            ),
             [""; 0]
         );
     }
 
     #[test]
     fn unknown_keywords_are_ignored_and_values_hidden() {
-        assert_eq!(told(json!("x"), json!({"type": "date", "pattern": "/\\Ay\\z/"})), [""; 0]);
-        assert_eq!(told(json!({"$secret": "s", "version": 1}), json!({"type": "str"})), [""; 0]);
-        assert!(!told(json!("hunter2"), json!({"type": "int"}))[0].contains("hunter"));
+        assert_eq!(messages(json!("x"), json!({"type": "date", "pattern": "/\\Ay\\z/"})), [""; 0]);
+        assert_eq!(
+            messages(json!({"$secret": "s", "version": 1}), json!({"type": "str"})),
+            [""; 0]
+        );
+        assert!(!messages(json!("hunter2"), json!({"type": "int"}))[0].contains("hunter"));
     }
 }

@@ -480,7 +480,7 @@ pub struct Reviewer {
 /// The input of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// Whether the proposal is open and this is its newest review.
     pub newest: bool,
     /// The reason if an edit is refused or nothing would change.
@@ -866,7 +866,7 @@ mod tests {
         let reviewer =
             |n: u128, name: &str| Reviewer { id: person(n), name: name.into(), eligible: true };
         Facts {
-            submission: ReviewId(41),
+            review: ReviewId(41),
             newest: true,
             unresolved: None,
             lint: Vec::new(),

@@ -147,7 +147,7 @@ const SECRET_REMEDY: &str = "Store it as a secret and refer to it with {\"$secre
                             \"version\": 1}. Replace the secret itself too, because it was written \
                             in plain text";
 
-fn told(
+fn report_values(
     context: &Look<'_>,
     findings: &mut Found,
     remedy: &str,
@@ -168,7 +168,7 @@ fn told(
 }
 
 pub(super) fn plain_secret(context: &Look<'_>, findings: &mut Found) {
-    told(context, findings, SECRET_REMEDY, |_, value| secret_format(value.as_str()?));
+    report_values(context, findings, SECRET_REMEDY, |_, value| secret_format(value.as_str()?));
 }
 
 /// The kind of secret, if the text has a format that only secrets have.
@@ -192,13 +192,13 @@ fn secret_format(text: &str) -> Option<&'static str> {
 
 pub(super) fn invalid_secret_reference(context: &Look<'_>, findings: &mut Found) {
     let remedy = r#"Write {"$secret": "name", "version": 1} with both keys and no others"#;
-    told(context, findings, remedy, |_, value| {
+    report_values(context, findings, remedy, |_, value| {
         (secret::is_reference(value) && secret::reference(value).is_none())
             .then_some("is not a complete reference to a secret")
     });
     let remedy = "Use the name under which workers store it. Its parts are separated by slashes, \
                   and no part may be empty or start with a dot";
-    told(context, findings, remedy, |_, value| {
+    report_values(context, findings, remedy, |_, value| {
         let secret = secret::reference(value)?;
         secret
             .parts()
@@ -305,7 +305,7 @@ pub(super) fn unusable_secret(context: &Look<'_>, findings: &mut Found) {
 }
 
 pub(super) fn suspected_secret(context: &Look<'_>, findings: &mut Found) {
-    told(context, findings, SECRET_REMEDY, |path, value| {
+    report_values(context, findings, SECRET_REMEDY, |path, value| {
         let text =
             value.as_str().filter(|text| !text.is_empty() && secret_format(text).is_none())?;
         // A path or URL of a secret reveals nothing about the secret.

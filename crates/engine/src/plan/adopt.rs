@@ -202,8 +202,8 @@ impl Draft<'_> {
             EdgeKind::Soft => self.is_ordered(edge.parent, id),
         };
         let mut parents: BTreeSet<EdgeDoc> = old.iter().filter(stays).copied().collect();
-        for wanted in self.wanted(deployment, role)? {
-            let parent = match self.kept(deployment, &old, &wanted)? {
+        for wanted in self.parent_names(deployment, role)? {
+            let parent = match self.current_parent(deployment, &old, &wanted)? {
                 Some(parent) => parent,
                 None => {
                     let found = self.parent(&mut way, node, role, &wanted)?;
@@ -231,7 +231,7 @@ impl Draft<'_> {
 
     /// The current parent for a name, if it can stay. For an implicit role it returns nothing,
     /// because binding always finds the one on the same node first.
-    fn kept(
+    fn current_parent(
         &self,
         deployment: DeploymentId,
         old: &[EdgeDoc],

@@ -174,7 +174,7 @@ impl Draft<'_> {
     }
 
     /// The names of the roles whose noderoles become parents, each once.
-    pub fn wanted(
+    pub fn parent_names(
         &self,
         deployment: DeploymentId,
         role: &Role,
@@ -289,7 +289,7 @@ impl Draft<'_> {
         way.path.push(role.name.clone());
         let before = self.mark();
         let mut parents = BTreeSet::new();
-        for wanted in self.wanted(way.deployment, role)? {
+        for wanted in self.parent_names(way.deployment, role)? {
             let parent = self.parent(way, node, role, &wanted)?;
             parents.insert(EdgeDoc { parent: self.effective_parent(parent), kind: EdgeKind::Hard });
         }
@@ -391,7 +391,7 @@ impl Draft<'_> {
             return Ok(None);
         };
         let deployment = noderole.deployment;
-        let mut wanted = self.wanted(deployment, role)?;
+        let mut wanted = self.parent_names(deployment, role)?;
         wanted.retain(|name| self.serves(parent, name));
         let mut found = BTreeSet::new();
         for name in &wanted {

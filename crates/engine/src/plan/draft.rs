@@ -195,7 +195,7 @@ impl<'a> Draft<'a> {
 
     /// Number of roles considered for binding so far, including refused and rolled-back ones. A
     /// measure of the work done.
-    pub fn looked_at(&self) -> u64 {
+    pub fn considered_count(&self) -> u64 {
         self.looked_at
     }
 

@@ -497,7 +497,7 @@ pub(super) trait SetValue {
     fn why(&self) -> &Why;
 
     /// Whether the value has an effect: the owner still exists, and the value differs.
-    fn holds(&self, draft: &Draft<'_>) -> bool;
+    fn has_effect(&self, draft: &Draft<'_>) -> bool;
 
     /// Writes the value into its document.
     fn write(&self, writing: &mut Writing<'_>) -> Result<(), MaterializeError>;
@@ -521,12 +521,12 @@ impl Set {
     /// Adds the values, except for things that were removed afterwards.
     pub fn finish(self, draft: &Draft<'_>, effects: &mut Effects) {
         let Self { role_data, noderole_data, reruns, connections, hints, jigs, policy } = self;
-        effects.role_data = role_data.in_order(|set| set.holds(draft));
-        effects.noderole_data = noderole_data.in_order(|set| set.holds(draft));
-        effects.reruns = reruns.in_order(|set| set.holds(draft));
-        effects.connections = connections.in_order(|set| set.holds(draft));
-        effects.hints = hints.in_order(|set| set.holds(draft));
-        effects.jigs = jigs.in_order(|set| set.holds(draft));
+        effects.role_data = role_data.in_order(|set| set.has_effect(draft));
+        effects.noderole_data = noderole_data.in_order(|set| set.has_effect(draft));
+        effects.reruns = reruns.in_order(|set| set.has_effect(draft));
+        effects.connections = connections.in_order(|set| set.has_effect(draft));
+        effects.hints = hints.in_order(|set| set.has_effect(draft));
+        effects.jigs = jigs.in_order(|set| set.has_effect(draft));
         effects.policy = policy;
     }
 }

@@ -264,11 +264,11 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     }
 
     fn all(mut self, lifted: &[DraggedNode], limit: u64) -> RoleDropPreview {
-        let end = self.draft.looked_at().saturating_add(limit);
+        let end = self.draft.considered_count().saturating_add(limit);
         for (seq, one) in (self.next..).zip(lifted) {
             match self.answered(one) {
                 Some((like, dropped)) => self.tell(one.node, like, &dropped),
-                None if self.draft.looked_at() >= end => self.told.unknown.push(one.node),
+                None if self.draft.considered_count() >= end => self.told.unknown.push(one.node),
                 None => self.work_out(one, seq),
             }
         }

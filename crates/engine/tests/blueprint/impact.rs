@@ -22,11 +22,11 @@ use crate::world::{
     role_data,
 };
 
-fn told(changed: &Changed) -> Impact {
-    told_now(changed, None)
+fn impact_of(changed: &Changed) -> Impact {
+    impact_at(changed, None)
 }
 
-fn told_now(changed: &Changed, progress: Option<impact::Progress<'_>>) -> Impact {
+fn impact_at(changed: &Changed, progress: Option<impact::Progress<'_>>) -> Impact {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
     of(
@@ -62,7 +62,7 @@ fn chain() -> World {
 
 #[test]
 fn new_noderoles_start_without_losses() {
-    let found = told(&chain().change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]));
+    let found = impact_of(&chain().change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]));
     let starts: Vec<String> =
         found.starts.first.iter().map(|t| format!("{}@{}", t.noderole, t.fqdn.short())).collect();
     assert_eq!(
@@ -80,7 +80,7 @@ fn rerun_reports_reason_and_descendants() {
     let mut world = chain();
     world.commit(&[bind(WEB, 1, "web"), bind(WEB, 2, "web"), bind(EDGE, 3, "web")]);
     let changed = world.change(&[rerun(1, "base"), role_data(WEB, "web", json!({"a": 1}))]);
-    let found = told(&changed);
+    let found = impact_of(&changed);
     let restarts: Vec<String> = found
         .restarts
         .first
@@ -121,7 +121,7 @@ fn rerun_reports_reason_and_descendants() {
 
 #[test]
 fn wave_reports_its_dependencies() {
-    let found = told(&chain().change(&[bind(WEB, 1, "web")]));
+    let found = impact_of(&chain().change(&[bind(WEB, 1, "web")]));
     assert!(found.waves.iter().all(|wave| wave.groups[0].first == [fqdn(1)]));
     let after = |n: usize| -> Vec<(u32, String)> {
         found.waves[n].groups[0].after.first.iter().map(|a| (a.wave, a.role.to_string())).collect()
@@ -130,7 +130,7 @@ fn wave_reports_its_dependencies() {
         (after(0), after(1), after(2)),
         (vec![], vec![(1, "base".into())], vec![(2, "db".into())])
     );
-    let alone = told(
+    let alone = impact_of(
         &World::of(vec![role("one", &[]), role("two", &[])])
             .change(&[bind(WEB, 1, "one"), bind(WEB, 1, "two")]),
     );
@@ -147,7 +147,7 @@ fn wave_reports_its_dependencies() {
 fn huge_change_is_counted() {
     let mut world = World { nodes: 500, ..chain() };
     let all: Vec<Edit> = (1..=500).map(|n| bind(WEB, n, "web")).collect();
-    let found = told(&world.change(&all));
+    let found = impact_of(&world.change(&all));
     let listed = impact::MAX_LIST_ITEMS;
     assert_eq!((found.starts.count, found.starts.first.len(), found.nodes), (503, listed, 500));
     assert_eq!(found.starts.more(), 303);
@@ -155,7 +155,7 @@ fn huge_change_is_counted() {
     assert_eq!((last.nodes, last.first.len()), (500, impact::NAMED));
     world.commit(&all);
     let changed = world.change(&[rerun(1, "base")]);
-    let found = told(&changed);
+    let found = impact_of(&changed);
     assert_eq!(found.downstream[0].noderoles.count, 502);
     assert_eq!(found.downstream[0].noderoles.first.len(), listed);
 }
@@ -174,7 +174,7 @@ fn removed_noderoles_are_named() {
     });
     new.nodes.remove(&node(2));
     new.deployments.remove(&EDGE);
-    let found = told(&world.to(new));
+    let found = impact_of(&world.to(new));
     assert_eq!(
         found.lost.first,
         [
@@ -209,7 +209,7 @@ fn roles_missing_in_version_are_lost() {
         barclamp: barclamp.clone(),
         version,
     });
-    let found = told(&world.change(std::slice::from_ref(&using)));
+    let found = impact_of(&world.change(std::slice::from_ref(&using)));
     let what = "script 20-b.sh of role app".to_owned();
     assert_eq!(
         found.lost.first,
@@ -217,7 +217,7 @@ fn roles_missing_in_version_are_lost() {
         "the one from above had it"
     );
     world.commit(&[using]);
-    let back = told(&world.change(&[Edit::InheritBarclamp(edit::InheritBarclamp {
+    let back = impact_of(&world.change(&[Edit::InheritBarclamp(edit::InheritBarclamp {
         deployment: WEB,
         barclamp: barclamp.clone(),
     })]));
@@ -228,7 +228,10 @@ fn roles_missing_in_version_are_lost() {
         barclamp: barclamp.clone(),
     });
     let deployment = DeploymentName::parse("system").unwrap();
-    assert_eq!(told(&world.change(&[drop])).lost.first, [Loss::Barclamp { barclamp, deployment }]);
+    assert_eq!(
+        impact_of(&world.change(&[drop])).lost.first,
+        [Loss::Barclamp { barclamp, deployment }]
+    );
 }
 
 #[test]
@@ -253,7 +256,7 @@ fn retained_results_are_reported_without_run() {
         |found: &Impact| found.retained.first.iter().map(ToString::to_string).collect::<Vec<_>>();
     let changed =
         world.change(&[role_data(WEB, "app", json!({"a": 1})), data(1, "own", json!({"a": 1}))]);
-    let found = told(&changed);
+    let found = impact_of(&changed);
     assert_eq!(
         (kept(&found), found.restarts.count),
         (vec!["app on n1".into(), "app on n2".into(), "own on n1".into()], 0)
@@ -261,7 +264,7 @@ fn retained_results_are_reported_without_run() {
     // A step without an applied result has nothing to retain: its next run uses the new data.
     for state in StepState::ALL {
         let first = StepId::of(key("app").id(node(1)), &ActionName::run());
-        let found = told_now(
+        let found = impact_at(
             &changed,
             Some(&|step| Some(if step == first { StepState::Active } else { state })),
         );
@@ -272,7 +275,7 @@ fn retained_results_are_reported_without_run() {
         };
         assert_eq!(kept(&found), [vec!["app on n1".to_owned()], others].concat(), "{state}");
     }
-    assert_eq!(told_now(&changed, Some(&|_| None)).retained.count, 0);
+    assert_eq!(impact_at(&changed, Some(&|_| None)).retained.count, 0);
     let all = vec![keeps("app", "newer"), keeps("own", ""), keeps("same", ""), role("runs", &[])];
     let version = world.import("2", all);
     let using = Edit::UseBarclamp(edit::UseBarclamp {
@@ -280,7 +283,7 @@ fn retained_results_are_reported_without_run() {
         barclamp: BarclampName::parse("house").unwrap(),
         version,
     });
-    let found = told(&world.change(&[using]));
+    let found = impact_of(&world.change(&[using]));
     let again: Vec<String> =
         found.restarts.first.iter().map(|restart| restart.touched.to_string()).collect();
     assert_eq!(
@@ -288,7 +291,9 @@ fn retained_results_are_reported_without_run() {
         (vec!["app on n1".into(), "app on n2".into()], vec!["runs on n1".to_owned()])
     );
     assert_eq!(
-        told(&world.change(&[rerun(1, "app"), data(1, "app", json!({"a": 1}))])).retained.count,
+        impact_of(&world.change(&[rerun(1, "app"), data(1, "app", json!({"a": 1}))]))
+            .retained
+            .count,
         0,
         "asked, it runs"
     );
@@ -297,7 +302,7 @@ fn retained_results_are_reported_without_run() {
 #[test]
 fn destructive_steps_are_irreversible() {
     let wipe = flagged(role("wipe", &[]), |flags| flags.destructive = true);
-    let found = told(&World::of(vec![wipe]).change(&[bind(WEB, 1, "wipe")]));
+    let found = impact_of(&World::of(vec![wipe]).change(&[bind(WEB, 1, "wipe")]));
     assert_eq!(found.irreversible.count, 1);
     assert_eq!(found.risks, [Risk::Destructive].into());
 }
@@ -314,11 +319,12 @@ fn sideways_move_is_risk_unlike_move_down() {
     });
     world.commit(&[create, bind(WEB, 1, "base")]);
     let to = |deployment| {
-        told(&world.change(&[Edit::MoveNode(edit::MoveNode { node: node(1), deployment })])).risks
+        impact_of(&world.change(&[Edit::MoveNode(edit::MoveNode { node: node(1), deployment })]))
+            .risks
     };
     assert_eq!(to(blue), [].into());
     let beside = world.with_node(1, |doc| doc.deployment = EDGE);
-    assert_eq!(told(&world.to(beside)).risks, [Risk::Move].into());
+    assert_eq!(impact_of(&world.to(beside)).risks, [Risk::Move].into());
 }
 
 #[test]
@@ -331,12 +337,12 @@ fn changed_connection_is_a_risk() {
         ConnectionChange { root: Some("/srv/other".into()), ..ConnectionChange::default() };
     let changed =
         world.change(&[Edit::SetConnection(edit::SetConnection { node: node(1), connection })]);
-    assert_eq!(told(&changed).risks, [Risk::Connection].into());
+    assert_eq!(impact_of(&changed).risks, [Risk::Connection].into());
     let hints = world
         .change(&[Edit::SetHints(edit::SetHints { node: node(1), hints: json!({"rack": 7}) })]);
-    assert_eq!(told(&hints).risks, [].into());
+    assert_eq!(impact_of(&hints).risks, [].into());
     let first = world.change(&[bind(WEB, 2, "base")]);
-    assert_eq!(told(&first).risks, [].into(), "a first document is no change of a connection");
+    assert_eq!(impact_of(&first).risks, [].into(), "a first document is no change of a connection");
 }
 
 #[test]
@@ -355,7 +361,7 @@ fn waves_show_immediate_steps_and_concurrency() {
     ];
     let mut edits: Vec<Edit> = (1..=5).map(|n| bind(WEB, n, "app")).collect();
     edits.push(bind(WEB, 6, "few"));
-    let found = told(&World::of(roles).change(&edits));
+    let found = impact_of(&World::of(roles).change(&edits));
     assert_eq!(
         order(&found),
         "0: first! 1; 1: base 1, gate! 1; 2: app 5 (2 at once, in chunks), few 1"
@@ -379,7 +385,7 @@ fn phantom_is_not_counted_as_node() {
         parent: WEB,
     });
     let edits = [create, bind(made, 1, "member"), bind(made, 2, "app")];
-    let found = told(&world.change(&edits));
+    let found = impact_of(&world.change(&edits));
     assert_eq!((found.starts.count, found.nodes), (3, 2), "the cluster's barrier is on none");
     let groups = found.waves.iter().flat_map(|wave| &wave.groups);
     let whole: Vec<_> =
@@ -388,8 +394,9 @@ fn phantom_is_not_counted_as_node() {
 
     // A removed deployment is reported once, not also as a phantom node.
     world.commit(&edits[..1]);
-    let gone =
-        told(&world.change(&[Edit::RemoveDeployment(edit::RemoveDeployment { deployment: made })]));
+    let gone = impact_of(
+        &world.change(&[Edit::RemoveDeployment(edit::RemoveDeployment { deployment: made })]),
+    );
     assert!(matches!(gone.lost.first.as_slice(), [Loss::Deployment { .. }]), "{:?}", gone.lost);
     assert_eq!(gone.nodes, 0);
 }
@@ -400,9 +407,9 @@ fn switching_jig_off_is_risk() {
     let switch = |active| {
         Edit::ActivateJig(edit::ActivateJig { jig: JigName::parse("noop").unwrap(), active })
     };
-    assert_eq!(told(&world.change(&[switch(false)])).risks, [Risk::Halt].into());
+    assert_eq!(impact_of(&world.change(&[switch(false)])).risks, [Risk::Halt].into());
     world.commit(&[switch(false)]);
-    assert_eq!(told(&world.change(&[switch(true)])).risks, [].into());
+    assert_eq!(impact_of(&world.change(&[switch(true)])).risks, [].into());
 }
 
 proptest! {
@@ -438,7 +445,7 @@ proptest! {
             new.deployments.entry(id).or_insert_with(|| start.blueprint.deployments[&id].clone());
         }
         let changed = start.to(new);
-        let found = told(&changed);
+        let found = impact_of(&changed);
         let waves = placed(&changed.projection);
         let mut exclusive = BTreeSet::new();
         let steps: BTreeMap<StepId, _> = running(&changed.projection).map(|s| (s.id, s)).collect();

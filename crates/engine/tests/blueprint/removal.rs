@@ -27,7 +27,7 @@ fn removal(n: u128, role: &str) -> StepId {
     StepId::of(key(role).id(node(n)), &ActionName::remove())
 }
 
-fn told(changed: &Changed) -> Impact {
+fn impact_of(changed: &Changed) -> Impact {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, catalog, .. } = changed;
     of(&Planned { old, new, difference: &found, projection, effects, catalog }, None)
@@ -57,7 +57,7 @@ fn removals_run_against_the_edges() {
         "runtime has no removal step and passes the order on"
     );
     assert_eq!(changed.projection.removed.len(), 3);
-    assert_eq!(told(&changed).risks, [Risk::Removal].into());
+    assert_eq!(impact_of(&changed).risks, [Risk::Removal].into());
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn review_names_removals_and_noderoles_left_on_nodes() {
     let mut world =
         World::of(vec![removable("app", &["plain"]), role("plain", &[]), role("other", &[])]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
-    let found = told(&world.change(&[unbind(1, "plain"), bind(WEB, 3, "other")]));
+    let found = impact_of(&world.change(&[unbind(1, "plain"), bind(WEB, 3, "other")]));
     let named = |list: &impact::Counted<impact::Touched>| {
         list.first.iter().map(ToString::to_string).collect::<Vec<_>>()
     };

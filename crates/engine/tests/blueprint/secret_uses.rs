@@ -19,7 +19,7 @@ fn secret(name: &str, version: i64) -> Value {
 }
 
 /// The secrets of a change as text, and whether its risks include secrets.
-fn told(changed: &Changed) -> (Vec<String>, bool) {
+fn uses_of(changed: &Changed) -> (Vec<String>, bool) {
     let found = difference(&changed.old, &changed.new, &changed.changes).unwrap();
     let Changed { old, new, effects, projection, .. } = changed;
     let planned =
@@ -42,7 +42,7 @@ fn world() -> World {
 fn data_without_secrets_uses_none() {
     let world = world();
     assert_eq!(
-        told(&world.change(&[bind(WEB, 3, "db"), data(1, "db", json!({"port": 1}))])),
+        uses_of(&world.change(&[bind(WEB, 3, "db"), data(1, "db", json!({"port": 1}))])),
         (vec![], false)
     );
 }
@@ -53,19 +53,19 @@ fn deployment_data_secret_lists_its_nodes() {
     let of = |version| role_data(WEB, "db", json!({"keys": [secret("db/password", version)]}));
     let changed = world.change(&[of(1)]);
     assert_eq!(
-        told(&changed),
+        uses_of(&changed),
         (vec!["uses secret db/password version 1 in db of web on n1, n2".into()], true)
     );
     world.commit(&[of(1)]);
     let rotated = "uses secret db/password version 2 (was version 1) in db of web on n1, n2";
-    assert_eq!(told(&world.change(&[of(2)])), (vec![rotated.into()], true));
+    assert_eq!(uses_of(&world.change(&[of(2)])), (vec![rotated.into()], true));
     let dropped = "no longer uses secret db/password version 1 in db of web on n1, n2";
     assert_eq!(
-        told(&world.change(&[role_data(WEB, "db", json!({}))])),
+        uses_of(&world.change(&[role_data(WEB, "db", json!({}))])),
         (vec![dropped.into()], false)
     );
     assert_eq!(
-        told(&world.change(&[rerun(1, "db")])),
+        uses_of(&world.change(&[rerun(1, "db")])),
         (vec![], false),
         "the same secret as before"
     );
@@ -77,7 +77,7 @@ fn noderole_data_overrides_deployment_secret() {
     world.commit(&[role_data(WEB, "db", json!({"key": secret("db/password", 1)}))]);
     let changed = world.change(&[data(1, "db", json!({"key": secret("db/other", 1)}))]);
     let expected = "uses secret db/other version 1 (was db/password version 1) in db of web on n1";
-    assert_eq!(told(&changed), (vec![expected.into()], true));
+    assert_eq!(uses_of(&changed), (vec![expected.into()], true));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn secret_of_unbound_role_is_listed() {
         role_data(EDGE, "db", json!({"key": secret("db/password", 1)})),
     ]);
     assert_eq!(
-        told(&changed),
+        uses_of(&changed),
         (vec!["uses secret db/password version 1 in db of edge".into()], true)
     );
 }
@@ -96,7 +96,7 @@ fn secret_of_unbound_role_is_listed() {
 fn secret_of_bound_template_is_listed() {
     let changed = world().change(&[bind(WEB, 3, "proxy")]);
     assert_eq!(
-        told(&changed),
+        uses_of(&changed),
         (vec!["uses secret tls/key version 3 in proxy of web on n3".into()], true)
     );
 }
@@ -105,10 +105,10 @@ fn secret_of_bound_template_is_listed() {
 fn new_noderole_receives_inherited_secrets() {
     let mut world = world();
     world.commit(&[data(1, "db", json!({"key": secret("db/password", 1)})), bind(WEB, 3, "proxy")]);
-    let (secrets, risk) = told(&world.change(&[bind(WEB, 1, "app")]));
+    let (secrets, risk) = uses_of(&world.change(&[bind(WEB, 1, "app")]));
     let expected = "receives secret db/password version 1 in app of web on n1, from the data of other noderoles";
     assert_eq!((secrets, risk), (vec![expected.into()], true), "by its parent");
-    let (secrets, risk) = told(&world.change(&[bind(WEB, 3, "db")]));
+    let (secrets, risk) = uses_of(&world.change(&[bind(WEB, 3, "db")]));
     let expected =
         "receives secret tls/key version 3 in db of web on n3, from the data of other noderoles";
     assert_eq!((secrets, risk), (vec![expected.into()], true), "by its node");
@@ -124,7 +124,7 @@ fn renamed_deployment_lists_its_secrets() {
         ..(*new.deployments[&WEB].doc).clone()
     };
     new.insert_deployment(doc).unwrap();
-    let (secrets, risk) = told(&world.to(new));
+    let (secrets, risk) = uses_of(&world.to(new));
     let expected = [
         "uses secret db/password version 1 in db of shop on n1, n2",
         "no longer uses secret db/password version 1 in db of web on n1, n2",
@@ -144,7 +144,7 @@ fn changed_role_content_secret_is_listed() {
     next.catalog.add_role(hash, templated.into());
     let new = next.with_noderole(1, "db", |noderole| noderole.role = hash);
     assert_eq!(
-        told(&next.to(new)),
+        uses_of(&next.to(new)),
         (vec!["uses secret db/password version 7 in db of web on n1".into()], true),
         "{:?} on {:?}",
         key("db"),
@@ -169,11 +169,11 @@ fn node_key_is_listed_without_secret_risk() {
     let mut world = world();
     let changed = world.to(reached_with(&world, 1));
     assert_eq!(
-        told(&changed),
+        uses_of(&changed),
         (vec!["uses node key deploy/ssh version 1 in web on n1".into()], false)
     );
     world.blueprint = changed.new;
     let changed = world.to(reached_with(&world, 2));
     let expected = "uses node key deploy/ssh version 2 (was version 1) in web on n1";
-    assert_eq!(told(&changed), (vec![expected.into()], false));
+    assert_eq!(uses_of(&changed), (vec![expected.into()], false));
 }

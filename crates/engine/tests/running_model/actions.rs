@@ -240,7 +240,7 @@ impl Protocol {
 
     fn run_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for (number, run) in state.open() {
-            let waited_for = run.queued() || state.held(number);
+            let waited_for = run.queued() || state.is_leased(number);
             if !run.expired && !waited_for && self.has(Guard::LeaseEnds) {
                 actions.push(Action::LeaseEnds(number));
             }

@@ -283,7 +283,7 @@ impl State {
         self.runs.iter().filter(|(_, run)| !run.ended).map(|(number, run)| (*number, run))
     }
 
-    pub fn held(&self, run: RunNo) -> bool {
+    pub fn is_leased(&self, run: RunNo) -> bool {
         self.workers.iter().flatten().any(|held| held.run == run)
     }
 }

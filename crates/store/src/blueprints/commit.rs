@@ -42,11 +42,11 @@ use crate::events::{CHANNEL_TODO, notify};
 use crate::runs::{commit_steps, end_removed_runs};
 
 #[derive(Debug, Clone)]
-pub struct NewTarget<'a> {
+pub struct NewBlueprint<'a> {
     /// Read under the lock.
     pub head: Head,
     /// The review to commit. `None`: genesis.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
     /// The policy to put in force, whose object is stored. `None`: unchanged.
     pub policy: Option<Hash>,
     pub by: Option<PersonId>,
@@ -72,10 +72,10 @@ pub struct NewTarget<'a> {
 /// back.
 pub async fn commit_change(
     on: &mut PgConnection,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<BlueprintNumber, StoreError> {
     let number = BlueprintNumber(new.head.number.0 + 1);
-    insert_target(on, number, new).await?;
+    insert_blueprint(on, number, new).await?;
     let policy = new.policy.map(|hash| (PolicyNumber(new.head.policy.0 + 1), hash));
     if let Some((number, hash)) = policy {
         insert_policy(on, number, hash, new.by).await?;
@@ -101,12 +101,12 @@ pub async fn commit_change(
     Ok(number)
 }
 
-async fn insert_target(
+async fn insert_blueprint(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<(), StoreError> {
-    let (kind, parent) = match new.submission {
+    let (kind, parent) = match new.review {
         Some(_) => ("change", Some(new.head.number.0)),
         None => ("genesis", None),
     };
@@ -115,7 +115,7 @@ async fn insert_target(
         parent: Set(parent),
         kind: Set(kind.to_owned()),
         root: Set(new.root.as_bytes().to_vec()),
-        review_id: Set(new.submission.map(|review| review.0)),
+        review_id: Set(new.review.map(|review| review.0)),
         enabled: Set(new.head.enabled),
         epoch: Set(new.head.epoch),
         committed_by: Set(new.by.map(|person| person.0)),
@@ -160,9 +160,9 @@ pub async fn insert_switch(
 /// Closes the proposal of a review that this transaction commits.
 pub async fn close_committed_proposal(
     on: &mut PgConnection,
-    submission: ReviewId,
+    review: ReviewId,
 ) -> Result<(), StoreError> {
-    let of_review = review::Entity::find_by_id(submission.0)
+    let of_review = review::Entity::find_by_id(review.0)
         .select_only()
         .column(review::Column::ProposalId)
         .into_query();
@@ -180,7 +180,7 @@ pub async fn close_committed_proposal(
 async fn remove_documents(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<(), StoreError> {
     let (mut deployments, mut nodes) = (Vec::new(), Vec::new());
     for change in new.changes {
@@ -218,7 +218,7 @@ async fn remove_documents(
 async fn drop_removal_steps(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<Vec<Committed>, StoreError> {
     let bound: Vec<Uuid> = new.projection.steps.iter().map(|step| step.noderole.0).collect();
     let left: Vec<Uuid> = new
@@ -274,7 +274,7 @@ async fn drop_removal_steps(
 /// unfinished ones of former children that earlier commits removed.
 async fn removal_steps(
     on: &mut PgConnection,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<Vec<StepIntent>, StoreError> {
     let removals = &new.projection.removals;
     if removals.is_empty() {
@@ -320,7 +320,7 @@ const GONE_STEPS: &str = "UPDATE step SET state = 'gone', pending = 0, satisfied
 async fn remove_noderoles(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<(), StoreError> {
     let removed: Vec<Uuid> = new.projection.removed.iter().map(|id| id.0).collect();
     if removed.is_empty() {
@@ -364,7 +364,7 @@ async fn remove_noderoles(
 async fn project_deployments(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<(), StoreError> {
     for id in parents_first(new) {
         let Some(stored) = new.new.deployments.get(&id) else { continue };
@@ -397,7 +397,7 @@ async fn project_deployments(
 async fn append_deployment_history(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
 ) -> Result<(), StoreError> {
     let written: Vec<Uuid> = new.written.iter().map(|id| id.0).collect();
     sqlx::query(
@@ -411,7 +411,7 @@ async fn append_deployment_history(
 }
 
 /// The written deployments, parents before children.
-fn parents_first(new: &NewTarget<'_>) -> Vec<DeploymentId> {
+fn parents_first(new: &NewBlueprint<'_>) -> Vec<DeploymentId> {
     let depth = |id: DeploymentId| {
         let mut depth = 0;
         let mut next = new.new.deployments.get(&id).and_then(|d| d.doc.parent);
@@ -426,14 +426,14 @@ fn parents_first(new: &NewTarget<'_>) -> Vec<DeploymentId> {
     written
 }
 
-fn changed_nodes<'a>(new: &'a NewTarget<'_>) -> impl Iterator<Item = NodeId> + 'a {
+fn changed_nodes<'a>(new: &'a NewBlueprint<'_>) -> impl Iterator<Item = NodeId> + 'a {
     new.changes.iter().filter_map(|change| match change {
         DocumentChange::Node { id, .. } => Some(*id),
         DocumentChange::Deployment { .. } => None,
     })
 }
 
-async fn project_nodes(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn project_nodes(on: &mut PgConnection, new: &NewBlueprint<'_>) -> Result<(), StoreError> {
     let docs: Vec<_> = changed_nodes(new).filter_map(|id| new.new.nodes.get(&id)).collect();
     let (phantoms, machines): (Vec<_>, Vec<_>) =
         docs.into_iter().partition(|stored| stored.doc.phantom);
@@ -495,7 +495,10 @@ fn noderole_doc<'a>(blueprint: &'a Blueprint, step: &StepIntent) -> Option<&'a N
     blueprint.noderole(step.node, &step.key).map(|(_, noderole)| noderole)
 }
 
-async fn project_noderoles(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn project_noderoles(
+    on: &mut PgConnection,
+    new: &NewBlueprint<'_>,
+) -> Result<(), StoreError> {
     let noderoles: Vec<NoderoleIntent<'_>> = new
         .projection
         .steps
@@ -528,7 +531,7 @@ async fn ensure_jigs(on: &mut PgConnection, steps: &[StepIntent]) -> Result<(), 
 }
 
 /// Jigs serve all deployments, so the document of the root deployment lists the inactive ones.
-async fn project_jigs(on: &mut PgConnection, new: &NewTarget<'_>) -> Result<(), StoreError> {
+async fn project_jigs(on: &mut PgConnection, new: &NewBlueprint<'_>) -> Result<(), StoreError> {
     sqlx::query("UPDATE jig SET active = NOT active WHERE active = (name = ANY($1))")
         .bind(inactive_jigs(new.new))
         .execute(on)
@@ -567,7 +570,7 @@ async fn project_concurrency_groups(
 async fn project_steps(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
     removals: &[StepIntent],
 ) -> Result<BTreeSet<Uuid>, StoreError> {
     ensure_jigs(on, &new.projection.steps).await?;
@@ -650,7 +653,7 @@ pub(crate) fn concurrency_mode_name(mode: ConcurrencyGroupMode) -> &'static str 
 
 /// Whether the parents of an existing step must be recounted: its parents changed, or its role and
 /// therefore possibly its join.
-fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
+fn rewired(new: &NewBlueprint<'_>, step: &StepIntent) -> bool {
     let waits = |blueprint| {
         noderole_doc(blueprint, step).map(|n: &NoderoleDoc| (n.role, n.parents.clone()))
     };
@@ -659,7 +662,7 @@ fn rewired(new: &NewTarget<'_>, step: &StepIntent) -> bool {
 
 async fn project_edges(
     on: &mut PgConnection,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
     steps: &[&StepIntent],
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
@@ -689,7 +692,7 @@ async fn project_edges(
 async fn set_step_states(
     on: &mut PgConnection,
     number: BlueprintNumber,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
     removals: &[StepIntent],
     unblocked: Vec<Committed>,
     known: &BTreeSet<Uuid>,
@@ -725,9 +728,9 @@ async fn set_step_states(
 /// See [`commit_change`].
 pub async fn commit_genesis(
     on: &mut PgConnection,
-    new: &NewTarget<'_>,
+    new: &NewBlueprint<'_>,
     policy: &Object,
 ) -> Result<BlueprintNumber, StoreError> {
-    commit_change(on, &NewTarget { policy: Some(policy.hash), submission: None, ..new.clone() })
+    commit_change(on, &NewBlueprint { policy: Some(policy.hash), review: None, ..new.clone() })
         .await
 }

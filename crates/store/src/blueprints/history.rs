@@ -14,7 +14,7 @@ use crate::entity::{blueprint, blueprint_deployment, object};
 
 /// A blueprint in the target history, with names for display.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
-pub struct TargetRow {
+pub struct BlueprintRow {
     pub number: i64,
     /// `genesis`, `change` or `switch`.
     pub kind: String,
@@ -47,7 +47,7 @@ pub async fn targets(
     descending: bool,
     after: Option<BlueprintNumber>,
     limit: u64,
-) -> Result<Vec<TargetRow>, StoreError> {
+) -> Result<Vec<BlueprintRow>, StoreError> {
     let numbers = match deployment {
         None => {
             let query = blueprint::Entity::find();
@@ -87,7 +87,7 @@ async fn numbers<E: EntityTrait>(
 pub async fn target(
     connection: &mut PgConnection,
     number: BlueprintNumber,
-) -> Result<Option<TargetRow>, StoreError> {
+) -> Result<Option<BlueprintRow>, StoreError> {
     Ok(blueprints_by_number(connection, &[number.0]).await?.pop())
 }
 
@@ -95,7 +95,7 @@ pub async fn target(
 async fn blueprints_by_number(
     connection: &mut PgConnection,
     numbers: &[i64],
-) -> Result<Vec<TargetRow>, StoreError> {
+) -> Result<Vec<BlueprintRow>, StoreError> {
     let rows = sqlx::query_as(include_str!("statements/blueprints_by_number.sql"))
         .bind(numbers)
         .fetch_all(connection)

@@ -8,9 +8,9 @@ mod policies;
 mod verify;
 
 pub use commit::{
-    NewTarget, close_committed_proposal, commit_change, commit_genesis, insert_switch,
+    NewBlueprint, close_committed_proposal, commit_change, commit_genesis, insert_switch,
 };
 pub use head::{Head, head, lock_for_commit};
-pub use history::{TargetRow, blueprint_root, is_root, target, targets};
+pub use history::{BlueprintRow, blueprint_root, is_root, target, targets};
 pub use policies::{insert_policy, policy, policy_at, policy_origin};
 pub use verify::{Discrepancy, discrepancies, unproven_rows};

@@ -78,7 +78,7 @@ impl DueNode {
 
 /// The result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Looked {
+pub struct HealthCheckResult {
     /// The versions with which it began.
     pub as_of: AsOf,
     /// Each address in the order of attempts. For an existing connection, only its address.
@@ -95,7 +95,7 @@ pub struct Looked {
     pub by: String,
 }
 
-impl Looked {
+impl HealthCheckResult {
     /// Truncates texts for storage.
     fn tried(&self) -> Json<Vec<TriedAddress>> {
         let short = |text: &str, max_chars| text.chars().take(max_chars).collect();
@@ -107,7 +107,7 @@ impl Looked {
         Json(self.tried.iter().take(ADDRESSES).map(to_stored).collect())
     }
 
-    fn said(&self) -> &str {
+    fn message(&self) -> &str {
         let survey = || self.survey.as_ref().and_then(|survey| survey.as_ref().err());
         self.came.as_ref().err().or_else(survey).map(String::as_str).unwrap_or_default()
     }
@@ -179,7 +179,7 @@ struct Before {
 
 impl Before {
     /// The believed state after the check, if the check counts.
-    fn after(&self, result: &Looked) -> Liveness {
+    fn after(&self, result: &HealthCheckResult) -> Liveness {
         let belief = Liveness {
             alive: self.alive,
             known: self.known,
@@ -203,7 +203,7 @@ impl Before {
 pub async fn record_health_check(
     pool: &PgPool,
     node: NodeId,
-    result: &Looked,
+    result: &HealthCheckResult,
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     let before: Option<Before> = sqlx::query_as(
@@ -249,7 +249,7 @@ async fn carry_out(
     pool: &PgPool,
     node: NodeId,
     before: &Before,
-    result: &Looked,
+    result: &HealthCheckResult,
     turns: Option<i32>,
 ) -> Result<bool, ChangeError> {
     let expected = turns.map(|against| before.expected(against));
@@ -283,7 +283,7 @@ async fn keep(
     transaction: &mut PgConnection,
     node: NodeId,
     against: i32,
-    result: &Looked,
+    result: &HealthCheckResult,
     fqdn: &str,
 ) -> Result<(), StoreError> {
     let differs: bool = sqlx::query_scalar(include_str!("statements/record_health_check.sql"))
@@ -292,7 +292,7 @@ async fn keep(
         .bind(result.came.is_ok())
         .bind(KEPT - 1)
         .bind(&result.address)
-        .bind(result.said())
+        .bind(result.message())
         .bind(i32::try_from(result.took.as_millis()).unwrap_or(i32::MAX))
         .bind(&result.by)
         .bind(result.came.as_deref().ok())

@@ -8,7 +8,8 @@ mod reports;
 mod tokens;
 
 pub use health_checks::{
-    AsOf, DueNode, Looked, due_nodes, orphaned_attempts, reached_addresses, record_health_check,
+    AsOf, DueNode, HealthCheckResult, due_nodes, orphaned_attempts, reached_addresses,
+    record_health_check,
 };
 #[cfg(test)]
 pub(crate) use list::node_query;
@@ -17,8 +18,8 @@ pub use list::{
 };
 pub use node::{
     FactRow, LookFilter, LookRow, MAX_NODE_NODEROLES, NodeDetailRow, NodeNoderoleFilter,
-    NodeNoderoleRow, ReportRow, facts, looks, node_detail, node_detail_by_name, noderoles_of_node,
-    reports,
+    NodeNoderoleRow, ReportRow, facts, health_checks, node_detail, node_detail_by_name,
+    noderoles_of_node, reports,
 };
 pub use records::{
     BareNode, NewNode, NodeRecord, insert_node, lock_node_inserts, lock_node_record,

@@ -139,7 +139,7 @@ pub struct LookFilter<'f> {
 
 /// The last health checks of a node, newest or oldest first. The primary key (node, time) serves
 /// both orders. A node has few, so filters need no index.
-pub async fn looks(
+pub async fn health_checks(
     on: &mut PgConnection,
     node: NodeId,
     filter: LookFilter<'_>,

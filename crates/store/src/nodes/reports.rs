@@ -3,7 +3,7 @@
 //! The token is stored on the machine, so an intruder on the machine can report anything. Therefore
 //! a report never overrides a worker's findings. It only makes a health check due, and until then
 //! nothing new starts on the machine. *Start-up* and *shutdown* replace most of the failed checks
-//! that a change otherwise needs ([`engine::alive::Liveness::told`]). A restart is detected by the
+//! that a change otherwise needs ([`engine::alive::Liveness::after_report`]). A restart is detected by the
 //! worker that connects, never taken from the report. A machine that lies only keeps work away from
 //! itself, which it could do anyway.
 //!
@@ -61,7 +61,7 @@ impl Report {
         }
     }
 
-    fn said(&self) -> &str {
+    fn message(&self) -> &str {
         match self {
             Self::Startup(text) | Self::Bootenv(text) => text,
             Self::Shutdown | Self::Facts(_) => "",
@@ -122,7 +122,7 @@ pub async fn append_report(
     )
     .bind(reporter.node.0)
     .bind(report.kind())
-    .bind(report.said())
+    .bind(report.message())
     .bind(reporter.token)
     .bind(&reporter.address)
     .bind(KEPT - 1)
@@ -173,7 +173,7 @@ async fn prompt(
         known: state.known,
         against: state.contradicting_checks.unsigned_abs(),
     };
-    let belief = belief.told(new_boot_id.is_some());
+    let belief = belief.after_report(new_boot_id.is_some());
     let needs_survey = new_boot_id.is_none_or(|boot_id| restarted(&state.boot_id, boot_id));
     sqlx::query(
         "UPDATE node SET health_checked_at = NULL, contradicting_checks = $2,

@@ -29,7 +29,7 @@ pub struct ProposalLine {
     /// The names of people who edited it.
     pub authors: Vec<String>,
     /// The review of the present version, if it was submitted.
-    pub submission: Option<ReviewId>,
+    pub review: Option<ReviewId>,
 }
 
 impl ProposalLine {
@@ -85,7 +85,7 @@ pub async fn find_proposals(
         version,
         edits,
         authors,
-        submission,
+        review,
     ): Row| {
         let proposal = ProposalRow {
             id: ProposalId(id),
@@ -101,7 +101,7 @@ pub async fn find_proposals(
             proposal,
             edits: usize::try_from(edits).unwrap_or_default(),
             authors,
-            submission: submission.map(ReviewId),
+            review: review.map(ReviewId),
         }
     };
     Ok(rows.into_iter().map(to_row).collect())

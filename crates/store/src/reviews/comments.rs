@@ -24,7 +24,7 @@ pub const MAX_COMMENTS: i64 = 2_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommentRow {
     pub id: CommentId,
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
     /// The change that the thread is about.
@@ -74,7 +74,7 @@ fn comment_query() -> Select<comment::Entity> {
 fn to_comment(row: Row) -> CommentRow {
     CommentRow {
         id: CommentId(row.id),
-        submission: ReviewId(row.review_id),
+        review: ReviewId(row.review_id),
         thread: row.thread_id.map(CommentId),
         anchor: row.anchor,
         person: PersonId(row.person_id),
@@ -141,7 +141,7 @@ pub async fn open_threads(
 /// A comment to insert.
 #[derive(Debug, Clone)]
 pub struct NewComment<'a> {
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The thread of a reply. `None`: the comment opens a thread.
     pub thread: Option<CommentId>,
     /// The change that it is about. Empty in replies.
@@ -156,7 +156,7 @@ pub async fn append_comment(
     new: &NewComment<'_>,
 ) -> Result<CommentId, StoreError> {
     let row = comment::ActiveModel {
-        review_id: Set(new.submission.0),
+        review_id: Set(new.review.0),
         thread_id: Set(new.thread.map(|thread| thread.0)),
         anchor: Set(new.anchor.to_owned()),
         person_id: Set(new.person.0),
@@ -193,7 +193,7 @@ pub async fn set_resolved(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Look {
     /// The newest viewed review.
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The review that they viewed before.
     pub before: Option<ReviewId>,
 }
@@ -207,10 +207,7 @@ pub async fn look(
         .select_only()
         .columns([review_view::Column::ReviewId, review_view::Column::BeforeId]);
     let row: Option<(i64, Option<i64>)> = query.into_tuple().one(&orm(connection)).await?;
-    Ok(row.map(|(submission, before)| Look {
-        submission: ReviewId(submission),
-        before: before.map(ReviewId),
-    }))
+    Ok(row.map(|(review, before)| Look { review: ReviewId(review), before: before.map(ReviewId) }))
 }
 
 /// Records that a person viewed a review. Viewing an older one changes nothing.
@@ -218,7 +215,7 @@ pub async fn ensure_viewed(
     connection: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,
-    submission: ReviewId,
+    review: ReviewId,
 ) -> Result<(), StoreError> {
     sqlx::query(
         "INSERT INTO review_view (person_id, proposal_id, review_id) VALUES ($1, $2, $3) \
@@ -227,7 +224,7 @@ pub async fn ensure_viewed(
     )
     .bind(person.0)
     .bind(proposal.0)
-    .bind(submission.0)
+    .bind(review.0)
     .execute(connection)
     .await?;
     Ok(())

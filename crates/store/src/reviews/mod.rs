@@ -7,8 +7,8 @@
 mod comments;
 mod list;
 mod replans;
+mod review;
 mod signatures;
-mod submissions;
 mod viewed;
 
 pub use comments::{
@@ -22,11 +22,11 @@ pub use list::{
 pub use replans::{
     ReplanRow, insert_replan, moved_records, replan_for_version, replans, stale_reviews,
 };
-pub use signatures::{SignatureRow, demanded, insert_signature, reviewed, signatures};
-pub use submissions::{
-    JudgeRow, NewSubmission, PersonRow, REFUSED_AGAIN, SubmissionRow, VerdictRow, able,
+pub use review::{
+    JudgeRow, NewReview, PersonRow, REFUSED_AGAIN, ReviewRow, VerdictRow, able,
     affected_deployments_by_review, append_refusal, authors, base, documents, eligible_reviewers,
-    insert_submission, insert_verdict, judges, people, review_of_version, reviewers, submission,
+    find_review, insert_review, insert_verdict, judges, people, review_of_version, reviewers,
     touched, verdicts,
 };
+pub use signatures::{SignatureRow, demanded, insert_signature, reviewed, signatures};
 pub use viewed::{MAX_OPENED, ensure_changes_viewed, opened};

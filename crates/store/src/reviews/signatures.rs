@@ -20,7 +20,7 @@ use uuid::Uuid;
 /// The signature of a verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SignatureRow {
-    pub submission: ReviewId,
+    pub review: ReviewId,
     pub verdict: i64,
     /// The person who gave the verdict.
     pub person: PersonId,
@@ -82,11 +82,11 @@ pub async fn demanded(
 /// The parts of a review that a signature covers. `None`: there is no such review.
 pub async fn reviewed(
     connection: &mut PgConnection,
-    submission: ReviewId,
+    review: ReviewId,
 ) -> Result<Option<SignedReview>, StoreError> {
     let sql = "SELECT audit_review(s) FROM review s WHERE s.id = $1";
     let json: Option<Value> =
-        sqlx::query_scalar(sql).bind(submission.0).fetch_optional(connection).await?;
+        sqlx::query_scalar(sql).bind(review.0).fetch_optional(connection).await?;
     json.map(parse_signed_review).transpose()
 }
 
@@ -128,7 +128,7 @@ pub async fn signatures(
         let kind = [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject];
         let kind = kind.into_iter().find(|kind| kind.as_str() == raw.kind);
         Ok(SignatureRow {
-            submission: ReviewId(raw.review_id),
+            review: ReviewId(raw.review_id),
             verdict: raw.verdict_id,
             person: PersonId(raw.person_id),
             kind: kind.ok_or_else(|| StoreError::corrupt("verdict.kind", raw.kind))?,

@@ -31,7 +31,7 @@ pub struct Tally {
     pub nodes: i64,
     pub dead: i64,
     /// Nodes in maintenance.
-    pub unavailable: i64,
+    pub maintenance: i64,
     /// Queued runs.
     pub queued: i64,
     /// Running runs.

@@ -262,9 +262,9 @@ pub struct Approval {
 
 /// A blueprint whose approvals must be signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedTarget {
+pub struct SignedBlueprint {
     pub number: BlueprintNumber,
-    pub submission: ReviewId,
+    pub review: ReviewId,
     /// The approving verdicts that count if they are signed.
     pub approving: BTreeSet<i64>,
 }
@@ -275,7 +275,7 @@ pub async fn signed_blueprints(
     after: BlueprintNumber,
     up_to: BlueprintNumber,
     most: i64,
-) -> Result<Vec<SignedTarget>, StoreError> {
+) -> Result<Vec<SignedBlueprint>, StoreError> {
     let mut connection = pool.acquire().await?;
     let of_review = join(blueprint::Column::ReviewId, signature_demand::Column::ReviewId);
     let demanded: Vec<(i64, i64)> = blueprint::Entity::find()
@@ -302,9 +302,9 @@ pub async fn signed_blueprints(
     for (number, verdict) in verdicts {
         approving.entry(number).or_default().insert(verdict);
     }
-    let target = |(number, submission)| SignedTarget {
+    let target = |(number, review)| SignedBlueprint {
         number: BlueprintNumber(number),
-        submission: ReviewId(submission),
+        review: ReviewId(review),
         approving: approving.remove(&number).unwrap_or_default(),
     };
     Ok(demanded.into_iter().map(target).collect())

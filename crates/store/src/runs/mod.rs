@@ -38,7 +38,7 @@ pub use counts::{
     step_counts_except, tally,
 };
 pub use details::{
-    Approval, Before, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedTarget,
+    Approval, Before, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedBlueprint,
     addresses, approvals, record_inputs, run_details, signed_blueprints, stored_results,
     visible_steps,
 };
@@ -61,6 +61,6 @@ pub use transition::{
     ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, cancel_run, cancel_superseded,
     commit_steps, end_overdue_run, end_removed_runs, finish_cancel, finish_run, finish_runs,
     overdue_runs, request_cancel, request_retry, rerun_step, retry_step, run_exists,
-    set_node_alive, set_node_available, settle_leftovers,
+    set_node_alive, set_node_maintenance, settle_leftovers,
 };
 pub(crate) use transition::{ConnectionResult, Expected, change_node_alive};

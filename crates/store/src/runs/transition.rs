@@ -941,7 +941,7 @@ pub(crate) async fn change_node_alive(
 /// Puts a node in maintenance, with person and reason, or ends its maintenance. Running runs
 /// continue, and every step keeps its state; queued runs return. The caller's transaction must hold
 /// no locks yet. Returns whether it changed, or `None` if there is no such node.
-pub async fn set_node_available(
+pub async fn set_node_maintenance(
     transaction: &mut PgConnection,
     node: NodeId,
     maintenance: Option<(PersonId, &str)>,
@@ -960,7 +960,7 @@ pub async fn set_node_available(
     }
     if !available {
         for step in
-            end_unattended_runs(transaction, RunSelection::QueuedOnUnavailableNode(node)).await?
+            end_unattended_runs(transaction, RunSelection::QueuedOnNodeInMaintenance(node)).await?
         {
             apply_change(
                 transaction,
@@ -990,7 +990,7 @@ enum RunSelection<'a> {
     /// Queued runs on a dead node.
     QueuedOnDeadNode(NodeId),
     /// Queued runs on a node in maintenance.
-    QueuedOnUnavailableNode(NodeId),
+    QueuedOnNodeInMaintenance(NodeId),
     /// Runs of steps that no longer count them, because their node died.
     OfOutdatedSteps(&'a [StepId]),
     /// Queued runs of removed noderoles.
@@ -1017,7 +1017,7 @@ async fn end_unattended_runs(
     let ids = |steps: &[StepId]| steps.iter().map(|step| step.0).collect::<Vec<Uuid>>();
     let (nodes, steps, queued, reason) = match which {
         RunSelection::QueuedOnDeadNode(node) => (vec![node.0], Vec::new(), true, "the node died"),
-        RunSelection::QueuedOnUnavailableNode(node) => {
+        RunSelection::QueuedOnNodeInMaintenance(node) => {
             (vec![node.0], Vec::new(), true, "the node was put in maintenance")
         }
         RunSelection::OfOutdatedSteps(steps) => (Vec::new(), ids(steps), false, "the node died"),

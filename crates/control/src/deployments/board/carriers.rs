@@ -42,7 +42,7 @@ impl Control {
     ) -> Result<RoleNoderoles, Problem> {
         actor.require(Permission::Viewer)?;
         let RoleNoderolesQuery { role, of_ancestor, node, after } = query;
-        let node = match text::asked(node)? {
+        let node = match text::filter_text(node)? {
             Some(name) => Some(self.node_named(actor, name).await?),
             None => None,
         };

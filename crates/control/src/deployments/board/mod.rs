@@ -109,7 +109,7 @@ impl Control {
             }
             None => Vec::new(),
         };
-        let submission = match &open {
+        let review = match &open {
             Some(open) => store::reviews::review_of_version(&mut connection, open.id, open.version)
                 .await
                 .map_err(from_store)?,
@@ -152,7 +152,7 @@ impl Control {
             .filter_map(|d| present.skeleton.deployments.get(&d));
         let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
-            review: submission,
+            review: review,
             sent_back,
             not_restored: left_out,
             ..proposal_view(actor, &present, &scene.names, open, &rows, planned)

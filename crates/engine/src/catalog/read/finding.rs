@@ -80,7 +80,7 @@ impl Finding {
     }
 
     /// The problem and the suggestion, for output that shows the position separately.
-    pub fn said(&self) -> String {
+    pub fn problem_and_suggestion(&self) -> String {
         match &self.suggestion {
             Some(suggestion) => format!("{}. {suggestion}", self.what),
             None => self.what.clone(),
@@ -90,7 +90,7 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.place(), self.severity, self.said())
+        write!(f, "{}: {}: {}", self.place(), self.severity, self.problem_and_suggestion())
     }
 }
 

@@ -419,7 +419,7 @@ impl Reader<'_> {
         self.foreign = is_foreign(entries);
         self.check_keys(entries, "the file", &FILE);
 
-        let mut metadata = self.kept(entries, &FILE);
+        let mut metadata = self.retained_fields(entries, &FILE);
         let head = self.head(entries, &mut metadata);
         let top_version = self.version(entries, "the file");
         let children = self.items(entries, "barclamps", "the file");
@@ -452,7 +452,7 @@ impl Reader<'_> {
             return Head::default();
         };
         self.check_keys(entries, "barclamp", &BARCLAMP);
-        metadata.extend(self.kept(entries, &BARCLAMP));
+        metadata.extend(self.retained_fields(entries, &BARCLAMP));
         let name = match get(entries, "name") {
             Some(node) => self.name(node, "barclamp", "name"),
             None => {
@@ -623,7 +623,7 @@ impl Reader<'_> {
             Some(node) => self.data_map(node, &owner, "metadata"),
             None => Map::new(),
         };
-        for (key, value) in self.kept(entries, &ROLE) {
+        for (key, value) in self.retained_fields(entries, &ROLE) {
             metadata.entry(key).or_insert(value);
         }
         let template = match get(entries, "template") {
@@ -1234,7 +1234,7 @@ impl Reader<'_> {
         }
     }
 
-    fn kept(&mut self, entries: &[Entry], keys: &Keys) -> Map<String, Value> {
+    fn retained_fields(&mut self, entries: &[Entry], keys: &Keys) -> Map<String, Value> {
         let mut kept = Map::new();
         for entry in entries {
             if keys.kept.contains(&entry.key.as_str())

@@ -82,7 +82,7 @@ impl SetValue for JigSwitch {
         &self.why
     }
 
-    fn holds(&self, draft: &Draft<'_>) -> bool {
+    fn has_effect(&self, draft: &Draft<'_>) -> bool {
         draft.was_inactive(&self.jig).is_none_or(|inactive| inactive == self.active)
     }
 

@@ -68,7 +68,7 @@ impl SetValue for effects::Rerun {
         &self.why
     }
 
-    fn holds(&self, draft: &Draft<'_>) -> bool {
+    fn has_effect(&self, draft: &Draft<'_>) -> bool {
         draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
     }
 

@@ -70,7 +70,7 @@ impl SetValue for ConnectionUpdate {
         &self.why
     }
 
-    fn holds(&self, draft: &Draft<'_>) -> bool {
+    fn has_effect(&self, draft: &Draft<'_>) -> bool {
         draft.node(self.node).is_ok()
     }
 

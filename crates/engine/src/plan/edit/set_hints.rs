@@ -79,7 +79,7 @@ impl SetValue for NewHints {
         &self.why
     }
 
-    fn holds(&self, draft: &Draft<'_>) -> bool {
+    fn has_effect(&self, draft: &Draft<'_>) -> bool {
         draft.node(self.node).is_ok()
     }
 

@@ -59,7 +59,7 @@ impl SetValue for NoderoleData {
         &self.why
     }
 
-    fn holds(&self, draft: &Draft<'_>) -> bool {
+    fn has_effect(&self, draft: &Draft<'_>) -> bool {
         draft.bound_by(self.node, &self.noderole).is_some_and(|edit| edit <= self.why.edit())
     }
 

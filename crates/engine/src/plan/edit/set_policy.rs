@@ -68,7 +68,7 @@ impl SetValue for NewPolicy {
         &self.why
     }
 
-    fn holds(&self, _: &Draft<'_>) -> bool {
+    fn has_effect(&self, _: &Draft<'_>) -> bool {
         true
     }
 

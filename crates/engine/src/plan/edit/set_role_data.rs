@@ -57,7 +57,7 @@ impl SetValue for RoleData {
         &self.why
     }
 
-    fn holds(&self, draft: &Draft<'_>) -> bool {
+    fn has_effect(&self, draft: &Draft<'_>) -> bool {
         draft
             .role_removed_by(self.deployment, &self.role)
             .is_some_and(|edit| edit <= self.why.edit())

@@ -1,9 +1,9 @@
-SELECT d.deployments, d.held, d.proposed, n.nodes, n.dead, n.unavailable, r.queued, r.running, r.oldest,
+SELECT d.deployments, d.held, d.proposed, n.nodes, n.dead, n.maintenance, r.queued, r.running, r.oldest,
 coalesce(extract(epoch FROM now() - r.oldest), 0)::float8 AS oldest_age, w.workers, w.capacity, o.open_reviews FROM
 (SELECT count(*) AS deployments, count(*) FILTER (WHERE held_by IS NOT NULL) AS held,
         (SELECT count(DISTINCT deployment_id) FROM proposal WHERE state = 'open' AND kind = 'personal') AS proposed
  FROM deployment WHERE removed_in IS NULL) d,
-(SELECT count(*) AS nodes, count(*) FILTER (WHERE NOT alive) AS dead, count(*) FILTER (WHERE NOT available) AS unavailable
+(SELECT count(*) AS nodes, count(*) FILTER (WHERE NOT alive) AS dead, count(*) FILTER (WHERE NOT available) AS maintenance
  FROM node WHERE NOT phantom AND removed_in IS NULL) n,
 (SELECT count(*) FILTER (WHERE state = 'queued') AS queued, count(*) FILTER (WHERE state = 'running') AS running,
         min(queued_at) FILTER (WHERE state = 'queued') AS oldest FROM run WHERE ended_at IS NULL) r,

@@ -33,7 +33,7 @@ pub const REFUSED_AGAIN: Duration = Duration::from_secs(60);
 
 /// A review to insert.
 #[derive(Debug, Clone)]
-pub struct NewSubmission {
+pub struct NewReview {
     pub proposal: ProposalId,
     /// The version of the proposal.
     pub version: i32,
@@ -66,7 +66,7 @@ pub struct NewSubmission {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct SubmissionRow {
+pub struct ReviewRow {
     pub id: ReviewId,
     pub proposal: ProposalId,
     /// The version of the proposal.
@@ -98,9 +98,9 @@ pub struct SubmissionRow {
 }
 
 /// Inserts a review with all its parts.
-pub async fn insert_submission(
+pub async fn insert_review(
     connection: &mut PgConnection,
-    new: &NewSubmission,
+    new: &NewReview,
 ) -> Result<ReviewId, StoreError> {
     let approvals = i32::try_from(new.approvals)
         .map_err(|e| StoreError::corrupt("review.approvals_needed", e))?;
@@ -129,7 +129,7 @@ pub async fn insert_submission(
 async fn insert_review_parts(
     connection: &mut PgConnection,
     id: i64,
-    new: &NewSubmission,
+    new: &NewReview,
 ) -> Result<(), StoreError> {
     let (deployments, blueprints): (Vec<Uuid>, Vec<i64>) =
         new.base.iter().map(|(d, t)| (d.0, t.0)).unzip();
@@ -196,8 +196,8 @@ struct Row {
     target: Option<i64>,
 }
 
-fn to_review(row: Row) -> Result<SubmissionRow, StoreError> {
-    Ok(SubmissionRow {
+fn to_review(row: Row) -> Result<ReviewRow, StoreError> {
+    Ok(ReviewRow {
         id: ReviewId(row.id),
         proposal: ProposalId(row.proposal_id),
         version: row.version,
@@ -217,10 +217,10 @@ fn to_review(row: Row) -> Result<SubmissionRow, StoreError> {
     })
 }
 
-pub async fn submission(
+pub async fn find_review(
     connection: &mut PgConnection,
     id: ReviewId,
-) -> Result<Option<SubmissionRow>, StoreError> {
+) -> Result<Option<ReviewRow>, StoreError> {
     let row: Option<Row> = review::Entity::find_by_id(id.0)
         .join(JoinType::LeftJoin, join(review::Column::Id, blueprint::Column::ReviewId))
         .into_partial_model()
@@ -400,7 +400,7 @@ pub async fn affected_deployments_by_review(
 pub async fn people(
     connection: &mut PgConnection,
     ids: &[PersonId],
-    submission: ReviewId,
+    review: ReviewId,
     lock: bool,
 ) -> Result<Vec<PersonRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
@@ -419,7 +419,7 @@ pub async fn people(
     )
     .bind(ids)
     .bind(&["reviewer"][..])
-    .bind(submission.0)
+    .bind(review.0)
     .fetch_all(connection)
     .await?;
     Ok(rows.into_iter().map(to_person).collect())
