@@ -20,7 +20,7 @@ use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outs
 use engine::plan::effects::Why;
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
-    Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, SideEffects, edit, materialize, resolve,
+    Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, SideEffects, edit, materialize, order, resolve,
     resolve_with, resolve_with_rules,
 };
 use engine::report::{Line, MAX_LINES, MAX_NAMED, Report, Stage, Subject, report};
@@ -287,7 +287,7 @@ fn refused_edit_has_no_effect_and_advice() {
             "stored requires store, which is abstract, and no barclamp",
         ),
         (bind(EDGE, 1, "app2"), "sibling", "belongs to web, which is neither above nor below edge"),
-        (bind(WEB, 1, "app"), "already_bound", "already"),
+        (bind(SYSTEM, 1, "app"), "already_bound", "already"),
         (bind(WEB, 9, "app"), "unknown_node", "does not exist"),
     ] {
         let effects = world.effects(&[bind(WEB, 3, "app2"), edit, bind(WEB, 4, "app2")]);
@@ -297,6 +297,105 @@ fn refused_edit_has_no_effect_and_advice() {
         assert_eq!(bound(&effects), ["app2@3", "app2@4"]);
         assert_eq!(effects.moved.len(), 2);
     }
+}
+
+#[test]
+fn bind_of_bound_role_only_requests_it() {
+    let mut world = World::of(vec![role("runtime", &[]), role("app", &["runtime"])]);
+    let (app, runtime) = (bind(WEB, 1, "app"), bind(WEB, 1, "runtime"));
+    let reasons = |effects: &Effects| -> Vec<(String, Why)> {
+        effects.bound.iter().map(|b| (b.noderole.to_string(), b.why.clone())).collect()
+    };
+    let asked = |role: &str, edit| (role.to_owned(), Why::Asked { edit });
+    let effects = world.effects(&[app.clone(), runtime.clone(), runtime.clone()]);
+    assert_eq!(effects.refused, []);
+    assert_eq!(reasons(&effects), [asked("runtime", 3), asked("app", 1)]);
+    assert_eq!(reasons(&world.effects(&[runtime.clone(), app.clone()]))[0], asked("runtime", 1));
+
+    // A refused edit requests nothing.
+    let nodes = [node(1), node(9)].into();
+    let list = Edit::BindNodes(edit::BindNodes { deployment: WEB, role: name("runtime"), nodes });
+    let effects = world.effects(&[app.clone(), list]);
+    assert_eq!(effects.refused.len(), 1);
+    let brought = Why::Brought { edit: 1, by: name("app"), implicit: false };
+    assert_eq!(reasons(&effects)[0].1, brought);
+
+    // Data that an edit in between sets stays.
+    let data = Edit::SetNoderoleData(edit::SetNoderoleData {
+        node: node(1),
+        noderole: NoderoleKey::first(name("runtime")),
+        data: json!({"a": 1}),
+    });
+    let effects = world.effects(&[app.clone(), data, runtime.clone()]);
+    assert_eq!((effects.noderole_data.len(), &reasons(&effects)[0]), (1, &asked("runtime", 3)));
+
+    world.commit(std::slice::from_ref(&app));
+    assert_eq!(world.effects(&[app, runtime]), Effects::default());
+}
+
+/// The effects of edits that one request adds.
+fn together(world: &World, edits: &[Edit]) -> Effects {
+    let order = order(&world.skeleton(), &world.catalog, &[], edits);
+    world.effects(&order.iter().map(|place| edits[*place].clone()).collect::<Vec<_>>())
+}
+
+#[test]
+fn bindings_of_one_request_follow_the_graph() {
+    let service = flagged(role("api", &["store"]), |f| f.service = true);
+    let leader = Role { provides: [name("store")].into(), ..role("leader", &[]) };
+    let world =
+        World::of(vec![service, leader, role("middle", &["leader"]), role("app", &["middle"])]);
+    let edits = [bind(WEB, 1, "api"), bind(WEB, 1, "app"), bind(WEB, 2, "leader")];
+    assert_eq!(world.effects(&edits).bound.len(), 5, "the phantom node gets a leader too");
+    let effects = together(&world, &edits);
+    assert_eq!(effects.refused, []);
+    let leaders: Vec<_> =
+        effects.bound.iter().filter(|b| b.noderole.role == name("leader")).collect();
+    assert_eq!((leaders.len(), leaders[0].node), (1, node(2)));
+    assert_eq!(effects.bound.len(), 4);
+}
+
+#[test]
+fn removals_of_one_request_follow_the_graph() {
+    let kv = flagged(role("kv", &[]), |f| f.cluster = true);
+    let mut world =
+        World::of(vec![role("base", &[]), kv, role("app", &["kv", "base"]), role("web", &["app"])]);
+    world.commit(&[
+        bind(WEB, 1, "base"),
+        bind(WEB, 1, "kv"),
+        bind(WEB, 2, "kv"),
+        bind(WEB, 2, "app"),
+        bind(WEB, 3, "web"),
+    ]);
+    let unbind = |role: &str, nodes: &[u128]| {
+        Edit::UnbindNodes(edit::UnbindNodes {
+            noderole: NoderoleKey::first(name(role)),
+            nodes: nodes.iter().map(|n| node(*n)).collect(),
+        })
+    };
+    let edits =
+        [unbind("app", &[2]), unbind("base", &[1]), unbind("kv", &[1, 2]), unbind("web", &[3])];
+    assert!(!world.effects(&edits).refused.is_empty());
+    let effects = together(&world, &edits);
+    assert_eq!((effects.refused.len(), effects.unbound.len()), (0, 6), "{:?}", effects.refused);
+}
+
+#[test]
+fn edits_of_other_kinds_keep_their_place() {
+    let world = World::of(vec![role("base", &[]), role("app", &["base"]), role("other", &[])]);
+    let again = |name: &str| DeploymentName::parse(name).unwrap();
+    let new = Edit::CreateDeployment(edit::CreateDeployment {
+        id: DeploymentId(Uuid::from_u128(9)),
+        phantom: NodeId(Uuid::from_u128(10)),
+        name: again("new"),
+        parent: WEB,
+    });
+    let (app, base, other) = (bind(WEB, 1, "app"), bind(WEB, 2, "base"), bind(WEB, 3, "other"));
+    let positions = |edits: &[Edit]| order(&world.skeleton(), &world.catalog, &[], edits);
+    assert_eq!(positions(&[other.clone(), app.clone(), base.clone()]), [0, 2, 1]);
+    assert_eq!(positions(&[app.clone(), new, base.clone()]), [0, 1, 2]);
+    assert_eq!(positions(&[bind(WEB, 1, "none"), app, base]), [0, 2, 1]);
+    assert_eq!(positions(&[other]), [0]);
 }
 
 #[test]
@@ -859,7 +958,7 @@ fn service_binds_to_phantom_without_moving_node() {
     let phantom = world.blueprint.deployments[&WEB].doc.phantom;
     let on: Vec<_> = effects.bound.iter().map(|b| (b.noderole.role.as_str(), b.node)).collect();
     assert_eq!(on, [("dns", phantom), ("app", node(1)), ("app", node(2))]);
-    assert_eq!(world.effects(&[bind(WEB, 3, "dns")]).refused[0].code, "already_bound");
+    assert_eq!(world.effects(&[bind(WEB, 3, "dns")]), Effects::default());
     let rules = Rules { service_roles_to_phantom: false, ..Rules::default() };
     let plain = resolve_with_rules(
         rules,

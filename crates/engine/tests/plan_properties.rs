@@ -14,6 +14,8 @@
 //! * Edits of different things give the same result in any order.
 //! * A node-scoped proposal that may be reviewed writes no other machine, and its base includes all
 //!   that it writes.
+//! * A role that a file binds is never added on another node because a role requires it, and one
+//!   request can remove all roles.
 //! * Lifting predicts a drop, although it computes only one of several equivalent nodes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
@@ -40,7 +42,9 @@ use engine::plan::ground::versions;
 use engine::plan::lift::{RoleDropPreview, lift};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Restore, RestoreInput, State, Wanted, restore};
-use engine::plan::{Edit, Effects, Ground, Grounded, NumberedEdit, edit, materialize, resolve};
+use engine::plan::{
+    Edit, Effects, Ground, Grounded, NumberedEdit, edit, materialize, order, resolve,
+};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::TestRunner;
@@ -1015,6 +1019,69 @@ proptest! {
     }
 }
 
+/// Bindings of different roles in one deployment, as a file declares them.
+fn declared() -> impl Strategy<Value = Vec<(usize, BTreeSet<NodeId>)>> {
+    let roles = prop::sample::subsequence((0..ROLES).collect::<Vec<_>>(), 2..=4);
+    roles.prop_shuffle().prop_flat_map(|roles| {
+        roles.into_iter().map(|role| (Just(role), some_nodes())).collect::<Vec<_>>()
+    })
+}
+
+/// A role that a file binds is on the declared nodes only, unless it is implicit. The test measures
+/// how often the order decides, so that bindings without requirements do not pass.
+#[test]
+fn declared_role_is_never_added_elsewhere() {
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: 256,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let (ordered, decided) = (Cell::new(0), Cell::new(0));
+    let done = runner.run(&(beginning(), declared()), |(beginning, declared)| {
+        let world = World::of(&beginning);
+        let bind = |(r, nodes): &(usize, BTreeSet<NodeId>)| {
+            let (role, nodes) = (name(*r), nodes.clone());
+            Edit::BindNodes(edit::BindNodes { deployment: deployment(0), role, nodes })
+        };
+        let edits: Vec<Edit> = declared.iter().map(bind).collect();
+        let named: BTreeSet<RoleName> = declared.iter().map(|(r, _)| name(*r)).collect();
+        let elsewhere = |effects: &Effects| {
+            let mut bound = effects.bound.iter();
+            let brought = |b: &Bound| matches!(b.why, Why::Brought { implicit: false, .. });
+            bound.any(|b| named.contains(&b.noderole.role) && brought(b))
+        };
+        let positions = order(&world.skeleton(), &world.catalog, &[], &edits);
+        let sorted: Vec<Edit> = positions.iter().map(|place| edits[*place].clone()).collect();
+        let effects = world.resolve(&sorted);
+        if !effects.refused.is_empty() {
+            return Ok(());
+        }
+        prop_assert!(!elsewhere(&effects), "{:?}", effects);
+        ordered.set(ordered.get() + 1);
+        decided.set(decided.get() + usize::from(elsewhere(&world.resolve(&edits))));
+
+        // The same roles are removed from all nodes with one request, in any order.
+        let mut after = world.clone();
+        after.take(&effects);
+        let carriers = |r: usize| -> BTreeSet<NodeId> {
+            let nodes = after.blueprint.nodes.values().map(|node| &node.doc);
+            nodes.filter(|node| node.noderoles.contains_key(&key(r))).map(|node| node.id).collect()
+        };
+        let all: Vec<Edit> = (0..ROLES)
+            .map(|r| edit::UnbindNodes { noderole: key(r), nodes: carriers(r) })
+            .filter(|edit| !edit.nodes.is_empty())
+            .map(Edit::UnbindNodes)
+            .collect();
+        let positions = order(&after.skeleton(), &after.catalog, &[], &all);
+        let sorted: Vec<Edit> = positions.iter().map(|place| all[*place].clone()).collect();
+        prop_assert_eq!(&after.resolve(&sorted).refused, &vec![]);
+        Ok(())
+    });
+    done.unwrap();
+    println!("ORDERED {}, {} of them by the order", ordered.get(), decided.get());
+    assert!(ordered.get() >= 30 && decided.get() >= 5, "{ordered:?} {decided:?}");
+}
+
 /// Additional nodes, many of them equivalent: fresh ones, and ones with the same bindings.
 fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
     let lifted: Vec<NodeId> = (0..9).map(|n| node(20 + n)).collect();
@@ -1078,11 +1145,29 @@ fn dropped(
         added: 0,
         wave: None,
     };
+    // A node whose binding adds nothing has the role already, itself or as a service.
+    let drafted: BTreeSet<NoderoleId> = world.resolve(edits).bound.iter().map(|b| b.id).collect();
+    let new: Vec<&Bound> = effects
+        .bound
+        .iter()
+        .filter(|b| b.why.edit() >= first && !drafted.contains(&b.id))
+        .collect();
+    let binds = |seq: u32| new.iter().any(|b| b.why == Why::Asked { edit: seq });
+    let mut after = world.clone();
+    after.take(&effects);
+    let already = |id: NodeId| {
+        let key = NoderoleKey::first(role.clone());
+        let phantom = after.blueprint.deployments[&deployment(d)].doc.phantom;
+        let mut places = [id, phantom].into_iter().map(|id| &after.blueprint.nodes[&id].doc);
+        let carrier = places.find(|node| node.noderoles.contains_key(&key)).unwrap();
+        format!("Role {role} is already bound to node {}", carrier.fqdn)
+    };
     for (seq, id) in (first..).zip(nodes) {
-        match effects.refused.iter().find(|refused| refused.edit == seq) {
-            None => told.legal.push(*id),
-            Some(refused) => {
-                let reason = refused.reason.clone();
+        let refused = effects.refused.iter().find(|refused| refused.edit == seq);
+        match refused.map(|refused| refused.reason.clone()) {
+            None if binds(seq) => told.legal.push(*id),
+            reason => {
+                let reason = reason.unwrap_or_else(|| already(*id));
                 told.illegal.push(engine::plan::lift::IllegalNode {
                     node: *id,
                     short: short(*id),
@@ -1091,7 +1176,6 @@ fn dropped(
             }
         }
     }
-    let new: Vec<&Bound> = effects.bound.iter().filter(|b| b.why.edit() >= first).collect();
     told.added = new.len();
     let mut levels: BTreeMap<NoderoleId, u32> = BTreeMap::new();
     for bound in &new {
@@ -1119,9 +1203,8 @@ fn dropped(
         new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
     told.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
     // From the node's place in the proposal, because the board shows it there.
-    let (mut before, mut after) = (world.clone(), world.clone());
+    let mut before = world.clone();
     before.take(&world.resolve(edits));
-    after.take(&effects);
     let at =
         |world: &World, node: NodeId| world.blueprint.nodes.get(&node).map(|n| n.doc.deployment);
     // The proposal itself may have created the deployment of a node.

@@ -164,12 +164,15 @@ fn list_edit_is_atomic_and_equals_singles() {
     let listed = taken(&empty, &catalog, &[bind(&[3, 1, 2])]);
     assert_eq!(listed.root(), taken(&empty, &catalog, &[single(1), single(2), single(3)]).root());
 
-    let (refused, bound) = codes(&[single(2), bind(&[1, 2, 3])]);
+    let elsewhere = Edit::Bind(edit::Bind { deployment: SYSTEM, node: node(2), role: name(3) });
+    let (refused, bound) = codes(&[elsewhere, bind(&[1, 2, 3])]);
     assert_eq!(
         (refused, bound),
         (vec!["already_bound".to_owned()], 4),
         "of the list nothing stays"
     );
+    let (refused, bound) = codes(&[single(2), bind(&[1, 2, 3])]);
+    assert_eq!((refused.len(), bound), (0, 10), "a noderole that exists is no obstacle");
     let long: Vec<u128> = (0..u128::try_from(MAX_LISTED).unwrap() + 1).collect();
     assert_eq!(codes(&[bind(&[])]).0, ["no_nodes"]);
     assert_eq!(codes(&[bind(&long)]).0, ["long_list"]);

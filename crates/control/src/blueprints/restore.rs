@@ -19,7 +19,7 @@ use store::proposals::{EditRow, LeftOutRow, MAX_LEFT_OUT};
 use crate::blueprints::side;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::proposals::change::{counting, proposal_changed};
+use crate::proposals::change::{NewEdits, counting, proposal_changed};
 use crate::{Control, done, text};
 
 impl Control {
@@ -83,7 +83,8 @@ impl Control {
             return Err(lost(deployment, target, &found.missing, found.edits.is_empty()));
         }
         require_no_edits(&rows, deployment)?;
-        self.check_edits(&compute, &present, Scope::Deployment(id), &rows, &found.edits).await?;
+        let edits = NewEdits::as_given(found.edits.clone());
+        self.check_edits(&compute, &present, Scope::Deployment(id), &rows, &edits).await?;
         let mut transaction = self.begin().await?;
         let (proposal, new) = store::proposals::ensure_proposal(&mut transaction, id, actor.person)
             .await

@@ -8,7 +8,7 @@ use engine::plan::{Edit, NumberedEdit};
 use crate::Control;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_proposal};
-use crate::proposals::change::{counting, edit_errors_on_pool, place_of, plan};
+use crate::proposals::change::{NewEdits, counting, edit_errors_on_pool, place_of, plan};
 use crate::proposals::edit_text::check_edit;
 use crate::proposals::summary;
 
@@ -44,10 +44,11 @@ impl Control {
         let rows = store::proposals::edits(&mut connection, row.id).await.map_err(from_store)?;
         drop(connection);
         let by = self.compute_for(actor);
-        let refused = edit_errors_on_pool(&by, &present, row.scope(), &rows, &edits).await?;
+        let new = NewEdits::in_order(&by, &present, &rows, edits).await?;
+        let refused = edit_errors_on_pool(&by, &present, row.scope(), &rows, &new).await?;
         let first = rows.last().map_or(1, |e| e.edit.seq + 1);
         let mut all = counting(&rows);
-        all.extend((first..).zip(edits).map(|(seq, edit)| NumberedEdit { seq, edit }));
+        all.extend((first..).zip(new.edits).map(|(seq, edit)| NumberedEdit { seq, edit }));
         let lines = by.work(move || {
             let planned = plan(&present, &all)?;
             Ok::<_, Problem>(summary::lines_of(&present, &all, &planned))

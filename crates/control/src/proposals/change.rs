@@ -20,7 +20,7 @@ use engine::plan::lift::lift;
 use engine::plan::materialize;
 use engine::plan::materialize::Materialized;
 use engine::plan::{
-    Edit, EditError, Effects, NumberedEdit, Scope, SideEffects, edit, resolve, resolve_with,
+    Edit, EditError, Effects, NumberedEdit, Scope, SideEffects, edit, order, resolve, resolve_with,
 };
 use serde_json::json;
 use store::proposals::{EditRow, MAX_EDITS, ProposalRow, Stepped};
@@ -135,15 +135,49 @@ pub(crate) async fn plan_on_pool(
     by.work(move || plan(&present, &edits)).await?
 }
 
+/// New edits in the order in which they take effect.
+#[derive(Debug, Clone)]
+pub(crate) struct NewEdits {
+    pub edits: Vec<Edit>,
+    /// The position of each edit in the request, for errors.
+    positions: Vec<usize>,
+}
+
+impl NewEdits {
+    /// Edits that take effect in the given order.
+    pub fn as_given(edits: Vec<Edit>) -> Self {
+        Self { positions: (0..edits.len()).collect(), edits }
+    }
+
+    /// The edits of one request in the order of the graph: see [`engine::plan::order`].
+    pub async fn in_order(
+        by: &ComputeLimit,
+        present: &Present,
+        rows: &[EditRow],
+        edits: Vec<Edit>,
+    ) -> Result<Self, Problem> {
+        if edits.len() == 1 {
+            return Ok(Self::as_given(edits));
+        }
+        let (present, known) = (present.clone(), counting(rows));
+        by.work(move || {
+            let positions = order(&present.skeleton, &present.catalog, &known, &edits);
+            let edits = positions.iter().map(|position| edits[*position].clone()).collect();
+            Self { edits, positions }
+        })
+        .await
+    }
+}
+
 /// Like [`objections`], outside of the threads that answer requests.
 pub(crate) async fn edit_errors_on_pool(
     by: &ComputeLimit,
     present: &Present,
     scope: Scope,
     rows: &[EditRow],
-    edits: &[Edit],
+    edits: &NewEdits,
 ) -> Result<Vec<Finding>, Problem> {
-    let (present, rows, edits) = (present.clone(), rows.to_vec(), edits.to_vec());
+    let (present, rows, edits) = (present.clone(), rows.to_vec(), edits.clone());
     by.work(move || objections(&present, scope, &rows, &edits)).await
 }
 
@@ -268,7 +302,8 @@ impl Control {
         Ok(id)
     }
 
-    /// Appends edits to a proposal at a version, all or none. Returns the new version.
+    /// Appends edits to a proposal at a version, all or none. Returns the new version. Bindings and
+    /// removals that follow each other take effect in the order of the graph.
     pub async fn edit(
         &self,
         actor: &Actor,
@@ -287,7 +322,9 @@ impl Control {
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         self.check_new_ids(&edits).await?;
         let by = self.compute_for(actor);
-        self.check_edits(&by, &present, row.scope(), &rows, &edits).await?;
+        let new = NewEdits::in_order(&by, &present, &rows, edits).await?;
+        self.check_edits(&by, &present, row.scope(), &rows, &new).await?;
+        let edits = new.edits;
         self.check_edit_data(&by, &present, &rows, &edits).await?;
         self.check_connections(&present, &rows, &edits)?;
         let mut transaction = self.begin().await?;
@@ -361,9 +398,9 @@ impl Control {
         present: &Present,
         scope: Scope,
         rows: &[EditRow],
-        edits: &[Edit],
+        new: &NewEdits,
     ) -> Result<(), Problem> {
-        if rows.len() + edits.len() > MAX_EDITS {
+        if rows.len() + new.edits.len() > MAX_EDITS {
             return Err(Problem::conflict(
                 "too_many_edits",
                 format!(
@@ -373,7 +410,7 @@ impl Control {
             ));
         }
         let known = rows.iter().filter(|row| !row.undone).map(|row| &row.edit.edit);
-        if known.chain(edits).map(Edit::singles).sum::<usize>() > MAX_SINGLES {
+        if known.chain(&new.edits).map(Edit::singles).sum::<usize>() > MAX_SINGLES {
             return Err(Problem::conflict(
                 "too_many_nodes",
                 format!(
@@ -382,7 +419,7 @@ impl Control {
                 ),
             ));
         }
-        let findings = edit_errors_on_pool(by, present, scope, rows, edits).await?;
+        let findings = edit_errors_on_pool(by, present, scope, rows, new).await?;
         let Some(finding) = findings.first() else { return Ok(()) };
         let mut problem = Problem::new(
             422,
@@ -623,7 +660,7 @@ pub(crate) fn objections(
     present: &Present,
     scope: Scope,
     rows: &[EditRow],
-    edits: &[Edit],
+    NewEdits { edits, positions }: &NewEdits,
 ) -> Vec<Finding> {
     let first = rows.last().map_or(1, |e| e.edit.seq + 1);
     let mut all = counting(rows);
@@ -639,9 +676,10 @@ pub(crate) fn objections(
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
     let refused = || effects.refused.iter().filter(|r| r.edit >= first);
-    let found = |seq: u32, detail: &str| Finding {
-        at: format!("edit {}", seq - first + 1),
-        detail: text::sentence(detail),
+    let found = |seq: u32, detail: &str| {
+        let position = usize::try_from(seq - first).ok().and_then(|place| positions.get(place));
+        let at = format!("edit {}", position.map_or(edits.len(), |position| position + 1));
+        Finding { at, detail: text::sentence(detail) }
     };
     // An unknown object is not out of scope. That error would send people to another proposal.
     let is_unknown = |seq| refused().any(|r| r.edit == seq && NOWHERE.contains(&r.code.as_str()));

@@ -153,9 +153,11 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
     let installation = Installation::new().await;
     installation.bound("edge", 3, "app").await;
     installation.bound("web", 2, "app").await;
+    installation.bound("system", 4, "app").await;
     let (web, edge) = (installation.id("web").await, installation.id("edge").await);
     let (n1, n2, n3) =
         (installation.node(1).await, installation.node(2).await, installation.node(3).await);
+    let n4 = installation.node(4).await;
     let proposal = installation.control.propose(&installation.ada, web).await.unwrap();
     let before = installation.traces().await;
     let bind =
@@ -163,7 +165,7 @@ async fn invalid_edits_are_explained_and_leave_no_trace() {
     let cases = [
         (bind(n1, "runtme"), "Did you mean \"runtime\"?"),
         (bind(n3, "app"), "belongs to edge, which is neither above nor below web"),
-        (bind(n2, "app"), "Role app is already bound to node n2.house.example.com"),
+        (bind(n4, "app"), "Role app is already bound to node n4.house.example.com"),
         (bind(n2, "lonely"), "conflicts with app"),
         (bind(NodeId(uuid::Uuid::from_u128(7)), "app"), "does not exist"),
         (

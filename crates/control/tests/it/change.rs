@@ -5,6 +5,7 @@ use api::runs::{StateCounts, StepState};
 use api::views::board::{Board, MAX_NODEROLES_PER_CELL, RoleNoderolesQuery};
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
+use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
 use engine::ids::BlueprintNumber;
 use engine::plan::{Edit, edit};
@@ -12,6 +13,61 @@ use serde_json::json;
 use store::workers::{NewWorker, WorkerId};
 
 use crate::installation::{Installation, fqdn, role};
+
+/// `app` requires `runtime`, and the request names `app` first.
+#[tokio::test]
+async fn edits_of_one_request_follow_the_graph() {
+    let installation = Installation::new().await;
+    let bind = async |n: usize, name: &str| installation.bind("web", n, name).await;
+    let edits = vec![bind(1, "app").await, bind(2, "runtime").await];
+    let (id, version) = installation.propose(&installation.ada, "web", edits.clone()).await;
+    let requested_nodes = async |name: &str| -> Vec<(String, Option<String>)> {
+        let board = installation.board("web").await;
+        let mut roles = board.groups.iter().flat_map(|group| &group.roles);
+        let role = roles.find(|role| role.role.as_str() == name).unwrap();
+        role.noderoles.iter().map(|n| (n.short.clone(), n.required_by.clone())).collect()
+    };
+    let on = |short: &str| vec![(short.to_owned(), None)];
+    assert_eq!(requested_nodes("runtime").await, on("n2"), "no runtime is added on n1");
+    assert_eq!(requested_nodes("app").await, on("n1"));
+
+    // The same request again changes nothing. An error names the position in the request.
+    let control = &installation.control;
+    let version = control.edit(&installation.ada, id, version, edits).await.unwrap();
+    assert_eq!(installation.board("web").await.proposal.unwrap().added, 4);
+    let wrong = vec![bind(3, "app").await, bind(1, "lonely").await, bind(3, "runtime").await];
+    let problem = control.edit(&installation.ada, id, version, wrong).await.unwrap_err();
+    assert_eq!(problem.errors[0].at, "edit 2", "{problem:?}");
+
+    // All roles are removed with one request, in any order.
+    let unbind = |node, name: &str| {
+        let noderole = NoderoleKey::first(role(name));
+        Edit::Unbind(edit::Unbind { node, noderole, with_dependents: false })
+    };
+    let (n1, n2) = (installation.node(1).await, installation.node(2).await);
+    let edits = vec![unbind(n2, "base"), unbind(n2, "runtime"), unbind(n1, "app")];
+    control.edit(&installation.ada, id, version, edits).await.unwrap();
+    assert_eq!(requested_nodes("runtime").await, vec![]);
+}
+
+/// A role that another role adds is requested with a binding of its own, and so stays.
+#[tokio::test]
+async fn bound_role_stays_without_its_requirer() {
+    let installation = Installation::new().await;
+    let bind = async |name: &str| installation.bind("web", 1, name).await;
+    let (id, version) =
+        installation.propose(&installation.ada, "web", vec![bind("app").await]).await;
+    let reason = async || {
+        let board = installation.board("web").await;
+        let mut roles = board.groups.iter().flat_map(|group| &group.roles);
+        let role = roles.find(|role| role.role.as_str() == "runtime").unwrap();
+        role.noderoles[0].required_by.clone()
+    };
+    assert_eq!(reason().await.as_deref(), Some("required by app"));
+    let edits = vec![bind("runtime").await];
+    installation.control.edit(&installation.ada, id, version, edits).await.unwrap();
+    assert_eq!(reason().await, None);
+}
 
 #[tokio::test]
 async fn drop_leads_to_committed_steps() {

@@ -99,7 +99,7 @@ impl Draft<'_> {
 
     /// The role for a *required* name: as above, or else the first bindable role by name that
     /// provides it.
-    fn required_content(
+    pub fn required_content(
         &self,
         deployment: DeploymentId,
         name: &RoleName,
@@ -192,7 +192,8 @@ impl Draft<'_> {
         Ok(wanted)
     }
 
-    /// Binds the role of an edit to its node.
+    /// Binds the role of an edit to its node. If the deployment has bound it there already, this only
+    /// marks the noderole as requested.
     pub fn bind(
         &mut self,
         deployment: DeploymentId,
@@ -201,17 +202,28 @@ impl Draft<'_> {
         seq: u32,
     ) -> Result<(), EditError> {
         self.count_considered();
-        self.deployment(deployment)?;
+        let is_own_phantom = self.deployment(deployment)?.phantom == node;
         let found = self.node(node)?;
-        if found.phantom {
+        if found.phantom && !is_own_phantom {
             return Err(EditError::Phantom(found.fqdn.clone()));
         }
         let moves = self.requires_move(found, deployment)?;
         let content = self.visible_role(deployment, role)?;
+        if found.phantom && !self.catalog.role(content)?.flags.service {
+            return Err(EditError::Phantom(found.fqdn.clone()));
+        }
         let stands_on = self.stands_on(deployment, node, content)?;
         let carrier = self.node(stands_on)?;
-        if carrier.noderoles.contains_key(&NoderoleKey::first(role.clone())) {
-            return Err(EditError::AlreadyBound { role: role.clone(), node: carrier.fqdn.clone() });
+        let key = NoderoleKey::first(role.clone());
+        if let Some(bound) = carrier.noderoles.get(&key) {
+            if bound.deployment != deployment {
+                return Err(EditError::AlreadyBound {
+                    role: role.clone(),
+                    node: carrier.fqdn.clone(),
+                });
+            }
+            self.request(key.id(stands_on), seq);
+            return Ok(());
         }
         // The phantom node runs the service, so the named node does not move.
         if moves && stands_on == node {

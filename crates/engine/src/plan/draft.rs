@@ -76,6 +76,7 @@ enum JournalEntry {
     },
     Node(NodeId, Option<Option<SkeletonNode>>),
     Put(NoderoleId),
+    Requested(NoderoleId, Option<(u64, u32)>),
 }
 
 /// A position in the journal.
@@ -92,6 +93,8 @@ struct Origins {
     roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
     moved: BTreeMap<NodeId, (u64, Why)>,
     bound: BTreeMap<NoderoleId, (u64, Why)>,
+    /// The edits that bind a noderole which an earlier edit added for another role.
+    requested: BTreeMap<NoderoleId, (u64, u32)>,
     gone: BTreeMap<NoderoleId, (u64, Why)>,
     removed_deployments: BTreeMap<DeploymentId, (u64, Why)>,
     gone_roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
@@ -168,6 +171,10 @@ impl<'a> Draft<'a> {
                 }
                 JournalEntry::Node(id, was) => put_back(&mut self.nodes, id, was),
                 JournalEntry::Put(_) => {}
+                JournalEntry::Requested(id, None) => drop(self.reasons.requested.remove(&id)),
+                JournalEntry::Requested(id, Some(was)) => {
+                    self.reasons.requested.insert(id, was);
+                }
             }
         }
     }
@@ -181,7 +188,7 @@ impl<'a> Draft<'a> {
     pub fn added_since(&self, mark: Mark) -> impl Iterator<Item = NoderoleId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
             JournalEntry::Put(id) => Some(*id),
-            JournalEntry::Deployment { .. } | JournalEntry::Node(..) => None,
+            _ => None,
         })
     }
 
@@ -189,7 +196,7 @@ impl<'a> Draft<'a> {
     pub fn touched_since(&self, mark: Mark) -> impl Iterator<Item = NodeId> {
         self.journal[mark.0..].iter().filter_map(|former| match former {
             JournalEntry::Node(id, _) => Some(*id),
-            JournalEntry::Deployment { .. } | JournalEntry::Put(_) => None,
+            _ => None,
         })
     }
 
@@ -566,6 +573,23 @@ impl<'a> Draft<'a> {
         Ok(id)
     }
 
+    /// Marks an existing noderole as requested by an edit. The effects then name this edit as the
+    /// reason, and the noderole stays if the edit that added it is undone.
+    pub fn request(&mut self, id: NoderoleId, edit: u32) {
+        let at = self.reasons.next();
+        let was = self.reasons.requested.insert(id, (at, edit));
+        self.journal.push(JournalEntry::Requested(id, was));
+    }
+
+    /// The reason for a new noderole: an edit that binds it, or else the one that added it.
+    fn reason(&self, id: NoderoleId, at: u64, why: &Why) -> Why {
+        // A request before `at` concerns a noderole that was removed and bound again.
+        match self.reasons.requested.get(&id).filter(|(requested, _)| *requested > at) {
+            Some((_, edit)) if matches!(why, Why::Brought { .. }) => Why::Asked { edit: *edit },
+            _ => why.clone(),
+        }
+    }
+
     /// Removes a noderole. The caller must handle the edges to its children.
     pub fn take(&mut self, id: NoderoleId, why: Why) -> Result<(), EditError> {
         let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
@@ -872,7 +896,8 @@ impl<'a> Draft<'a> {
             self.reasons.bound.get(&id).filter(|_| was.is_none() || self.was_rebound(id))
         {
             let (deployment, role, rank) = (is.deployment, is.role, is.rank);
-            let (noderole, parents, why) = (key.clone(), is.parents.clone(), why.clone());
+            let (noderole, parents) = (key.clone(), is.parents.clone());
+            let why = self.reason(id, *at, why);
             bound.push((*at, Bound { id, node, noderole, deployment, role, rank, parents, why }));
             return;
         }

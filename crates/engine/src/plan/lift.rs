@@ -290,9 +290,10 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         let from = self.draft.node(one.node).map(|found| found.deployment).ok();
         let mark = self.draft.mark();
         let done = self.draft.whole(|draft| draft.bind(deployment, one.node, &role, seq));
+        let new: Vec<NoderoleId> = self.draft.added_since(mark).collect();
         let dropped = match done {
+            Ok(()) if new.is_empty() => DropResult::Refused(self.already_bound(one.node)),
             Ok(()) => {
-                let new: Vec<NoderoleId> = self.draft.added_since(mark).collect();
                 self.learn(one.node, &new, mark);
                 let is = self.draft.node(one.node).map(|found| found.deployment).ok();
                 DropResult::Bound {
@@ -308,6 +309,21 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         {
             let worked_out = self.answers.get(&profile).map_or(0, |answer| answer.worked_out) + 1;
             self.answers.insert(profile, Answer { node: one.node, dropped, worked_out });
+        }
+    }
+
+    /// The reason against a drop that would change nothing.
+    fn already_bound(&self, node: NodeId) -> EditError {
+        let phantom = self.draft.deployment(self.deployment).map(|found| found.phantom);
+        let carrier = [Ok(node), phantom].into_iter().flatten().find_map(|id| {
+            let found = self.draft.node(id).ok()?;
+            found.noderoles.contains_key(&NoderoleKey::first(self.role.clone())).then_some(found)
+        });
+        match carrier {
+            Some(found) => {
+                EditError::AlreadyBound { role: self.role.clone(), node: found.fqdn.clone() }
+            }
+            None => EditError::UnknownNode(node),
         }
     }
 
