@@ -422,6 +422,12 @@ impl Role {
         self.flags.milestone && self.jig_class == JigClass::Noop
     }
 
+    /// Whether a run of the role would do nothing although its jig runs scripts. Barclamps of other
+    /// systems may come without their scripts.
+    pub fn lacks_scripts(&self) -> bool {
+        self.jig_class == JigClass::Script && self.scripts_of(&ActionName::run()).next().is_none()
+    }
+
     /// The scripts of an action, in the order in which they run.
     pub fn scripts_of(&self, action: &ActionName) -> impl Iterator<Item = &Script> + Clone {
         self.scripts.iter().filter(move |script| script.action == *action)

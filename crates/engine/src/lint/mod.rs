@@ -199,6 +199,8 @@ checks! {
     LimitTooWide = "limit-too-wide", Warning, runs::limit_too_high;
     /// A soft edge that contradicts a hard one.
     SoftAgainstHard = "soft-against-hard", Warning, order::contradicting_edges;
+    /// A step of a role whose scripts are missing, so that its run does nothing.
+    NothingToRun = "nothing-to-run", Warning, runs::nothing_to_run;
     /// A new service without parents and children.
     LonelyService = "lonely-service", Warning, roles::unused_service;
     /// A cluster with one member or an even number of members.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Found, Look};
 use crate::blueprint::impact::{placed, reason};
 use crate::blueprint::projection::{RerunCause, StepChange, StepIntent};
-use crate::catalog::JigClass;
+use crate::catalog::{JigClass, Role};
 use crate::counting::{either, many};
 use crate::ids::JigName;
 
@@ -46,6 +46,26 @@ pub(super) fn inactive_jig(context: &Look<'_>, findings: &mut Found) {
             (step.node, &step.key),
             what,
             format!("Switch jig {} on first", step.jig),
+        );
+    }
+}
+
+pub(super) fn nothing_to_run(context: &Look<'_>, findings: &mut Found) {
+    let mut counts: BTreeMap<_, usize> = BTreeMap::new();
+    for step in context.running().filter(|step| step.action.is_run()) {
+        if context.role(step.role).is_some_and(Role::lacks_scripts) {
+            *counts.entry((step.deployment, step.role)).or_default() += 1;
+        }
+    }
+    for ((deployment, role), count) in counts {
+        let Some(role) = context.role(role) else { continue };
+        findings.add(
+            format!("{} in {}", role.name, context.deployment(deployment)),
+            format!(
+                "The role has no scripts, so {} would become ACTIVE although nothing runs",
+                many(count, "step")
+            ),
+            "Import the barclamp with the role's scripts, or set jig: noop",
         );
     }
 }

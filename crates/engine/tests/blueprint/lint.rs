@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::impact::Planned;
 use engine::blueprint::{difference, impact};
-use engine::catalog::{Attrib, ConcurrencyGroupMode, JigClass, Role, RunPolicy};
+use engine::catalog::{Attrib, ConcurrencyGroupMode, JigClass, Role, RunPolicy, Script};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
 use engine::data::secret::{Descriptor, KnownSecret};
 use engine::gate::{Policy, Risk};
@@ -275,6 +275,25 @@ fn zero_timeout_is_error() {
     let world = World::of(vec![hasty, role("app", &[])]);
     trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), Check::NoTime, "has a timeout of 0");
     passes(&world, &world.change(&[bind(WEB, 1, "app")]), Check::NoTime);
+}
+
+#[test]
+fn script_role_without_scripts_is_found() {
+    let script = |name: &str| Role { jig_class: JigClass::Script, ..role(name, &[]) };
+    let lines = |name: &str, action: &str| Script {
+        name: name.into(),
+        hash: engine::canonical::hash(&name).unwrap(),
+        action: action.parse().unwrap(),
+    };
+    let removed = Role { scripts: vec![lines("remove/10-stop", "remove")], ..script("removed") };
+    let ran = Role { scripts: vec![lines("10-start", "run")], ..script("ran") };
+    let world = World::of(vec![script("imported"), removed, ran, role("app", &[])]);
+    let bound = |name: &str| world.change(&[bind(WEB, 1, name), bind(WEB, 2, name)]);
+    let said = "imported in web: The role has no scripts, so 2 steps would become ACTIVE";
+    trips(&world, &bound("imported"), Check::NothingToRun, said);
+    trips(&world, &bound("removed"), Check::NothingToRun, "no scripts");
+    passes(&world, &bound("ran"), Check::NothingToRun);
+    passes(&world, &bound("app"), Check::NothingToRun);
 }
 
 #[test]

@@ -604,6 +604,9 @@ fn traits(role: &Role) -> Vec<String> {
         }
     }
     traits.push(role.jig.to_string());
+    if role.lacks_scripts() {
+        traits.push("no scripts".into());
+    }
     match role.concurrency_group() {
         (_, Some(1), _) => traits.push("one at a time".into()),
         (_, Some(n), ConcurrencyGroupMode::Rolling) => traits.push(format!("{n} at a time")),

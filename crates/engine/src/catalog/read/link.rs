@@ -577,10 +577,12 @@ impl<'a> Linker<'a> {
             return self.say(self.absent(), file, role.jig.at, what, near);
         };
         let has_scripts = !role.scripts.is_empty();
+        let runs_scripts = role.scripts.iter().any(|script| script.action.is_run());
         self.check_actions(file, role, &class);
         match class {
-            // Other systems have scripts in other folders, so their files come without them.
-            JigClass::Script if !has_scripts && !self.foreign => {
+            // Other systems have scripts in other folders, so their files come without them. Reviews
+            // warn about such roles when they are bound.
+            JigClass::Script if !runs_scripts && !self.foreign => {
                 let what = format!(
                     "Role \"{}\" has no scripts. Add some to scripts/{}/, or set jig: noop",
                     role.name, role.name
