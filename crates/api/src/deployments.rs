@@ -1,8 +1,11 @@
 //! Deployments, and the noderoles in them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use engine::cluster::NoderoleKey;
 use engine::ids::{
-    BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId, ReviewId,
-    RoleName,
+    BarclampName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId,
+    ReviewId, RoleName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -108,6 +111,50 @@ pub struct DeploymentsQuery {
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
+}
+
+/// The desired state of one deployment, which `gantry export` writes as a file. Nodes have their
+/// names, and the phantom node of the deployment `web` is `phantom:web`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeploymentDeclaration {
+    /// Name of the deployment.
+    pub deployment: DeploymentName,
+    /// Name of its parent, or null for *system*.
+    pub parent: Option<DeploymentName>,
+    /// Id of its phantom node.
+    pub phantom: NodeId,
+    /// Barclamp versions that it pins itself, as written in their files.
+    pub versions: BTreeMap<BarclampName, String>,
+    /// Nodes that belong to it, by name.
+    pub members: Vec<String>,
+    /// Its roles, by name.
+    pub roles: BTreeMap<RoleName, DeclaredRole>,
+    /// User data of its noderoles, by node and noderole. Noderoles without data are left out.
+    pub node_data: BTreeMap<String, BTreeMap<NoderoleKey, Value>>,
+}
+
+/// A role of a deployment in its desired state.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeclaredRole {
+    /// The deployment's data for the role.
+    pub data: Value,
+    /// Nodes that have the role, by name.
+    pub nodes: Vec<String>,
+    /// Roles of the deployment that its noderoles require.
+    pub requires: BTreeSet<RoleName>,
+    /// Whether noderoles of other deployments require it.
+    pub required_elsewhere: bool,
+}
+
+/// The state to declare.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct DeclarationQuery {
+    /// Include the edits of the open proposal.
+    pub draft: bool,
 }
 
 /// A noderole with its state, data and runs.

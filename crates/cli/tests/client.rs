@@ -794,6 +794,91 @@ async fn file_becomes_one_proposal_for_review() {
     assert_eq!(name["fqdn"], "n2.house.example.com");
 }
 
+/// `api` is a service that requires `store`. The file binds them in the order of their names.
+const GRAPH: &str = "
+barclamp: {name: graph, version: '1', description: For tests}
+roles:
+  - {name: api, jig: noop, flags: [service], requires: [store]}
+  - {name: store, jig: noop, attribs: [{name: store-size, map: size, schema: {type: int}}]}
+  - {name: user, jig: noop, requires: [api, store]}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whole_deployment_is_exported_and_applied() {
+    let installation = Installation::new().await;
+    installation.admin("root").await;
+    let barclamp = installation.file("graph.yml", GRAPH);
+    installation.gantry(&["barclamp", "import", &barclamp, "--context", "root"]).ok();
+    let commit = |file: &str| {
+        let file = installation.file("change.yaml", file);
+        let made = installation
+            .gantry(&["apply", "-f", &file, "--submit", "--title", "A change", "--json"])
+            .json();
+        let (review, on) = (made[0]["review"].to_string(), &made[0]["deployment"]);
+        installation.committed(&review, &["--name", on.as_str().unwrap()]);
+    };
+
+    // A file creates a deployment. A role that it binds is nowhere else.
+    let shop = "deployment: shop\nparent: system\nversions: {graph: '1'}\nmembers: [n1, n2, n3]\n\
+                bindings: {api: ['phantom:shop'], store: [n2], user: [n1]}\n\
+                data: {store: {size: 1}}\nnode_data: {n2: {store: {size: 2}}}\n";
+    commit(shop);
+    let export = || installation.gantry(&["export", "shop"]).ok();
+    let exported = export();
+    for line in [
+        "parent: system\n",
+        "  graph: \"1\"\n",
+        "  api: [\"phantom:shop\"]\n",
+        "  store: [n2.house.example.com]\n",
+        "  user: [n1.house.example.com]\n",
+        "  store: {\"size\":1}\n",
+        "    store: {\"size\":2}\n",
+        "members: [n1.house.example.com, n2.house.example.com, n3.house.example.com]\n",
+    ] {
+        assert!(exported.contains(line), "{line}: {exported}");
+    }
+    let same = installation.file("same.yaml", &exported);
+    assert_eq!(installation.gantry(&["diff", "-f", &same]).ok(), "");
+    let phantom = installation.gantry(&["noderole", "show", "phantom:shop/api", "--json"]).json();
+    assert_eq!(phantom["role"], "api");
+    installation.gantry(&["node", "show", "phantom:shop"]).ok();
+    installation.gantry(&["node", "show", "phantom:shopp"]).no(4, "did you mean shop?");
+
+    // A whole file drops all that it does not name, except required roles.
+    let less = installation.file(
+        "less.yaml",
+        "deployment: shop\nparent: system\nwhole: true\nversions: {graph: '1'}\n\
+         members: [n1, n2]\nbindings: {api: ['phantom:shop']}\n",
+    );
+    let diff = installation.gantry(&["diff", "-f", &less]).no(1, "").out;
+    for line in [
+        "- user from n1.house.example.com\n",
+        "- role user\n",
+        "* data of store: {\"size\":1} -> {}\n",
+        "* data of store on n2.house.example.com: {\"size\":2} -> {}\n",
+        "- member n3.house.example.com\n",
+    ] {
+        assert!(diff.contains(line), "{line}: {diff}");
+    }
+    assert!(!diff.contains("- store") && !diff.contains("role store"), "{diff}");
+    commit(&std::fs::read_to_string(&less).unwrap());
+    assert_eq!(installation.gantry(&["diff", "-f", &less]).ok(), "");
+    assert!(!export().contains("user") && !export().contains("size"), "{}", export());
+
+    // A file that empties all roles works.
+    commit("deployment: shop\nprune: true\nbindings: {api: [], store: []}\n");
+    assert!(!export().contains("bindings"), "{}", export());
+
+    let wrong =
+        installation.file("wrong.yaml", "deployment: shop\nparent: web\nversions: {graph: '9'}\n");
+    let said = installation.gantry(&["diff", "-f", &wrong]).no(2, "");
+    assert!(
+        said.err.contains("wrong.yaml:2:1: The parent of deployment shop is system"),
+        "{said:?}"
+    );
+    assert!(said.err.contains("has no version 9"), "{said:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_proposal_is_joined_only_on_request() {
     let installation = Installation::new().await;

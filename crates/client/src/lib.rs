@@ -85,6 +85,8 @@ pub enum Command {
     Apply(proposals::apply::Apply),
     /// Show the changes that `apply` would propose; exits 0 for none, 1 for some
     Diff(proposals::apply::FileArgs),
+    /// Print a deployment as a file that `apply` accepts
+    Export(proposals::export::Export),
     /// Show and edit open proposals
     #[command(subcommand)]
     Proposal(proposals::Proposal),
@@ -307,6 +309,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Unbind(unbind) => proposals::apply::unbind(client, unbind),
         Command::Apply(apply) => proposals::apply::apply(client, apply),
         Command::Diff(files) => proposals::apply::diff(client, files),
+        Command::Export(export) => proposals::export::export(client, export),
         Command::Proposal(command) => proposals::proposal(client, command),
         Command::Review(command) => reviews::review(client, command),
         Command::Blueprint(command) => blueprints::blueprint(client, command),

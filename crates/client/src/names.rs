@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::str::FromStr;
 
-use engine::cluster::NoderoleKey;
-use engine::ids::{BlueprintNumber, NodeId, NoderoleId, NumberError};
+use engine::cluster::{NoderoleKey, phantom};
+use engine::ids::{BlueprintNumber, Fqdn, NodeId, NoderoleId, NumberError};
 use engine::plan::resolve::nearest;
 use serde_json::Value;
 
-use api::deployments::{DeploymentPage, DeploymentSummary};
+use api::deployments::{DeploymentDeclaration, DeploymentPage, DeploymentSummary};
 use api::nodes::{NodePage, NodeSummary};
 
 use crate::address::{Query, part};
@@ -107,7 +107,7 @@ fn pages(
 /// The node of a name, or an error text without a position, for the caller to add it.
 pub(crate) type Found = Result<NodeSummary, String>;
 
-/// Finds a node by full name, unique first label, or id.
+/// Finds a node by full name, unique first label, id, or `phantom:DEPLOYMENT`.
 pub(crate) fn node(server: &Server, name: &str) -> Outcome<NodeSummary> {
     find_node(server, name)?.map_err(Failure::Nothing)
 }
@@ -136,8 +136,9 @@ fn listed<'n>(
     names: &BTreeSet<&'n str>,
     ask: impl Fn(&Query) -> Outcome<NodePage>,
 ) -> Outcome<BTreeMap<&'n str, Found>> {
-    let names: BTreeSet<&str> =
-        names.iter().copied().filter(|name| name.parse::<NodeId>().is_err()).collect();
+    let is_listed =
+        |name: &&str| name.parse::<NodeId>().is_err() && phantom::deployment_of(name).is_none();
+    let names: BTreeSet<&str> = names.iter().copied().filter(is_listed).collect();
     let mut query = Query::default().with("filter", common_prefix(&names));
     let (mut found, mut all) = (BTreeMap::new(), Vec::new());
     for _ in &names {
@@ -206,6 +207,20 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
         let view: api::nodes::NodeView = server.read(&format!("/nodes/{}", part(name)))?;
         return find_node(server, &view.fqdn);
     }
+    if let Some(of) = phantom::deployment_of(name) {
+        return match deployment(server, of) {
+            Ok(found) => phantom_node(server, &found).map(Ok),
+            Err(Failure::Nothing(message)) => Ok(Err(message)),
+            Err(failure) => Err(failure),
+        };
+    }
+    if let Some(of) = Fqdn::parse(name).ok().and_then(|fqdn| phantom::stands_for(&fqdn)) {
+        let found = deployments(server, &[], true)?.into_iter().find(|found| found.id == of);
+        return match found {
+            Some(found) => phantom_node(server, &found).map(Ok),
+            None => Ok(Err(format!("Node {name} does not exist."))),
+        };
+    }
     let mut candidates: Vec<NodeSummary> = Vec::new();
     let mut query = Query::default().with("filter", name);
     loop {
@@ -225,6 +240,23 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
     let near =
         if matching.is_empty() { suggest_nodes(server, name, &candidates)? } else { String::new() };
     Ok(only(name, &matching, |name| format!("Node {name} does not exist{near}.")))
+}
+
+/// The phantom node of a deployment. The list of nodes does not have it.
+fn phantom_node(server: &Server, of: &DeploymentSummary) -> Outcome<NodeSummary> {
+    let path = format!("/deployments/{}/declaration", part(of.name.as_str()));
+    let declared: DeploymentDeclaration = server.read(&path)?;
+    Ok(NodeSummary {
+        id: declared.phantom,
+        fqdn: phantom::fqdn(of.id).to_string(),
+        deployment: of.name.clone(),
+        alive: true,
+        available: true,
+        transport: String::new(),
+        unreached: None,
+        steps: of.steps,
+        record: false,
+    })
 }
 
 /// A suggestion for an unknown name: names that contain it, or the most similar of those with the

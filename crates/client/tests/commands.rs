@@ -10,7 +10,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// REST operations by the commands that use them.
-const COMMANDS: [(&str, &[&str]); 99] = [
+const COMMANDS: [(&str, &[&str]); 100] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -57,6 +57,7 @@ const COMMANDS: [(&str, &[&str]); 99] = [
     ("getRoleGraph", &["role graph"]),
     ("getRun", &["run show", "wait run"]),
     ("getRunData", &["run data"]),
+    ("getDeclaration", &["export"]),
     ("getRunLog", &["logs"]),
     ("getScript", &["role script"]),
     ("getWorker", &["workers"]),

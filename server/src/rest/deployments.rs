@@ -1,7 +1,7 @@
 //! `/api/v1/deployments`: lists, the board, progress, hold, priority, and proposals that begin at a
 //! deployment.
 
-use api::deployments::{DeploymentPage, DeploymentsQuery};
+use api::deployments::{DeclarationQuery, DeploymentDeclaration, DeploymentPage, DeploymentsQuery};
 use api::overview::DeploymentProgress;
 use api::proposals::Restored;
 use api::views::board::{Board, RoleNoderoles, RoleNoderolesQuery};
@@ -23,6 +23,13 @@ use crate::rest::{Answer, CreatedWithLocation, EmptyObject, Success};
 pub(crate) fn operations(all: Operations) -> Operations {
     all.get("/deployments", deployments, op("listDeployments", "List deployments"))
         .get("/deployments/{name}/board", board, op("getBoard", "Get the board of a deployment"))
+        .get(
+            "/deployments/{name}/declaration",
+            declaration,
+            op("getDeclaration", "Get the desired state of a deployment").about(
+                "`gantry export` writes it as a file that `gantry apply` accepts.",
+            ),
+        )
         .get(
             "/deployments/{name}/progress",
             deployment_progress,
@@ -75,6 +82,15 @@ async fn board(
     PathParams(name): PathParams<String>,
 ) -> Answer<Board> {
     Ok(Json(state.control.board(&actor, &name).await?))
+}
+
+async fn declaration(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    PathParams(name): PathParams<String>,
+    QueryParams(wanted): QueryParams<DeclarationQuery>,
+) -> Answer<DeploymentDeclaration> {
+    Ok(Json(state.control.declaration(&actor, &name, &wanted).await?))
 }
 
 async fn deployment_progress(

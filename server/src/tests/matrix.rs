@@ -176,6 +176,7 @@ fn table() -> Vec<Row> {
         get("/reviews/{id}/graph.svg", Look, &["review"]),
         get("/api/v1/deployments", Look, &[]),
         get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
+        get("/api/v1/deployments/{name}/declaration", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/progress", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/noderoles?role=app", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/graph?longest=count", Look, &["deployment"]),

@@ -9,19 +9,24 @@
 //! * Edits name the proposal version that they were computed from. Concurrent edits of other people
 //!   therefore cause an error, never a mixture.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use api::catalog::{MAX_VERSIONS, RoleView};
-use api::deployments::{AttribView, NoderoleView};
+use api::catalog::{BarclampVersion, CatalogPage, MAX_VERSIONS, RoleView};
+use api::deployments::{AttribView, DeploymentDeclaration, NoderoleView};
 use api::proposals::ProposalView;
 use api::views::board::{
     Board, BoardNoderole, BoardRole, MAX_NODES_WITH_ROLE, RoleChoice, RoleNoderoles,
 };
 use api::views::node_proposal::DraftedNoderole;
-use engine::cluster::NoderoleKey;
-use engine::ids::{NodeId, NoderoleId, ProposalId, ReviewId, RoleName};
+use engine::Hash;
+use engine::catalog::read::At;
+use engine::cluster::{NoderoleKey, phantom};
+use engine::ids::{
+    BarclampName, DeploymentId, Fqdn, NodeId, NoderoleId, ProposalId, ReviewId, RoleName,
+};
 use engine::plan::{Edit, edit};
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use crate::address::{Query, part};
 use crate::client::Client;
@@ -32,7 +37,9 @@ use crate::output::list::word;
 use crate::output::{note, plain};
 use crate::proposals::declaration::{Declaration, Wrong, escaped, read};
 use crate::proposals::edits;
-use crate::proposals::edits::{CurrentRole, ExpectedData, Present, Step, bound, unbound};
+use crate::proposals::edits::{
+    Carriers, CurrentPlace, CurrentRole, ExpectedData, Present, Step, bound, unbound,
+};
 use crate::server::{Server, parse_answer, taken};
 
 #[derive(Debug, clap::Args)]
@@ -112,11 +119,20 @@ struct CurrentState {
     of_others: bool,
 }
 
-/// A document with the edits computed from it.
+/// The edits of one proposal, computed from one or more documents.
 struct PlannedChange {
-    declared: Declaration,
+    /// The deployment of the proposal.
     current: CurrentState,
     steps: Vec<Step>,
+}
+
+/// The deployment of a document.
+struct Target {
+    id: DeploymentId,
+    /// The deployment of the proposal: the same, or the parent of one that does not exist yet.
+    current: CurrentState,
+    /// Set if the document declares more than bindings and data.
+    place: Option<CurrentPlace>,
 }
 
 pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
@@ -136,7 +152,7 @@ pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
         .get(made.len()..)
         .filter(|_| outcome.is_err() && worked.len() > 1 && !client.output.json);
     if let Some(rest) = rest {
-        let names: Vec<&str> = rest.iter().map(|one| one.declared.deployment.is.as_str()).collect();
+        let names: Vec<&str> = rest.iter().map(|one| one.current.board.name.as_str()).collect();
         note(&format!("Not proposed: {}. To continue, apply the files again.", names.join(", ")));
     }
     outcome
@@ -147,11 +163,11 @@ pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
     let worked = work_out(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
     if client.output.json {
-        let told = worked.iter().map(|one| json!({"deployment": one.declared.deployment.is, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
+        let told = worked.iter().map(|one| json!({"deployment": one.current.board.name, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
         client.output.json(&told.collect())?;
     } else {
         for one in worked.iter().filter(|one| !one.steps.is_empty()) {
-            client.output.write(&lines(one.declared.deployment.is.as_str(), &one.steps))?;
+            client.output.write(&lines(one.current.board.name.as_str(), &one.steps))?;
         }
     }
     match changes {
@@ -166,10 +182,10 @@ pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
     let nodes = named(&client.server, &bind.nodes)?;
     let there = match find_role(&current.board, &bind.role) {
         Some(found) => nodes_having_role(&client.server, &current.board, found, &nodes)?,
-        None => BTreeSet::new(),
+        None => Carriers::default(),
     };
     let missing: BTreeMap<NodeId, &str> =
-        names_of(&nodes).filter(|(id, _)| !there.contains(id)).collect();
+        names_of(&nodes).filter(|(id, _)| !there.has(*id)).collect();
     let steps = bound(current.board.id, &bind.role, &missing);
     propose_and_print(client, &current, &bind.place, &steps)
 }
@@ -459,24 +475,160 @@ fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
             return Err(error_list(&[one.wrong(one.deployment.at, message)]));
         }
     }
-    let (mut worked, mut wrong) = (Vec::new(), Vec::new());
+    let (mut worked, mut wrong): (Vec<PlannedChange>, Vec<Wrong>) = (Vec::new(), Vec::new());
     for declared in all {
-        let current = match current(server, declared.deployment.is.as_str()) {
-            Err(Failure::Nothing(message)) => {
-                let place = declared.wrong(declared.deployment.at, message).to_string();
-                return Err(Failure::Nothing(place));
-            }
-            other => other?,
-        };
-        match present(server, &declared, &current.board)? {
+        let target = target(server, &declared)?;
+        match planned(server, &declared, target)? {
             Err(found) => wrong.extend(found),
-            Ok(present) => match edits::edits(current.board.id, &declared, &present) {
-                Ok(steps) => worked.push(PlannedChange { declared, current, steps }),
-                Err(found) => wrong.extend(found),
-            },
+            Ok(new) => {
+                let id = new.current.board.id;
+                match worked.iter_mut().find(|known| known.current.board.id == id) {
+                    Some(known) => known.steps.extend(new.steps),
+                    None => worked.push(new),
+                }
+            }
         }
     }
     if wrong.is_empty() { Ok(worked) } else { Err(error_list(&wrong)) }
+}
+
+/// Computes the edits of a document.
+fn planned(
+    server: &Server,
+    declared: &Declaration,
+    target: Target,
+) -> Outcome<Result<PlannedChange, Vec<Wrong>>> {
+    let Target { id, current, place } = target;
+    let name = &declared.deployment.is;
+    let is_new = current.board.name != *name;
+    if is_new && current.board.destinations.iter().any(|known| known.name == *name) {
+        note(&format!(
+            "Deployment {name} is part of the open proposal on {} already. To change it, commit \
+             that proposal first.",
+            current.board.name
+        ));
+        return Ok(Ok(PlannedChange { current, steps: Vec::new() }));
+    }
+    let present = match present(server, declared, &current.board, place)? {
+        Err(found) => return Ok(Err(found)),
+        Ok(present) => present,
+    };
+    let mut steps = match edits::edits(id, declared, &present) {
+        Err(found) => return Ok(Err(found)),
+        Ok(steps) => steps,
+    };
+    if is_new {
+        steps.iter_mut().skip(1).for_each(|step| step.says = format!("{name}: {}", step.says));
+        return Ok(Ok(PlannedChange { current, steps }));
+    }
+    let leaves = |step: &Step| match &step.edit {
+        Edit::MoveNode(edit::MoveNode { deployment, .. }) => *deployment != id,
+        _ => false,
+    };
+    let parent = present.place.as_ref().and_then(|place| place.state.parent.as_ref());
+    let Some(parent) = parent.filter(|_| steps.iter().any(leaves)) else {
+        return Ok(Ok(PlannedChange { current, steps }));
+    };
+    // Only a proposal on the parent can move nodes there. It knows nothing of an open one.
+    if let Some(open) = &current.board.proposal
+        && open.edits.iter().any(|edit| !edit.undone)
+    {
+        let message = format!(
+            "Nodes move from {name} to {parent}, but proposal {} is open on {name}. Submit or \
+             discard it first.",
+            open.id
+        );
+        return Ok(Err(vec![declared.wrong(declared.deployment.at, message)]));
+    }
+    steps.iter_mut().for_each(|step| step.says = format!("{name}: {}", step.says));
+    Ok(Ok(PlannedChange { current: self::current(server, parent.as_str())?, steps }))
+}
+
+/// Finds the deployment of a document. If it does not exist, the document must name its parent.
+fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
+    let name = &declared.deployment.is;
+    let at = |at: At| {
+        move |failure: Failure| match failure {
+            Failure::Nothing(message) => Failure::Nothing(declared.wrong(at, message).to_string()),
+            other => other,
+        }
+    };
+    let found = current(server, name.as_str());
+    if let (Err(Failure::Nothing(_)), Some(parent)) = (&found, &declared.parent) {
+        let current = current(server, parent.is.as_str()).map_err(at(parent.at))?;
+        let phantom = NodeId(Uuid::new_v4());
+        let state = DeploymentDeclaration {
+            deployment: name.clone(),
+            parent: Some(parent.is.clone()),
+            phantom,
+            versions: BTreeMap::new(),
+            members: Vec::new(),
+            roles: BTreeMap::new(),
+            node_data: BTreeMap::new(),
+        };
+        let place = CurrentPlace {
+            state,
+            parent: Some(current.board.id),
+            new: Some(phantom),
+            versions: versions(server, declared)?,
+            members: BTreeMap::new(),
+        };
+        return Ok(Target { id: DeploymentId(Uuid::new_v4()), current, place: Some(place) });
+    }
+    let current = found.map_err(at(declared.deployment.at))?;
+    let has_place = declared.whole
+        || declared.parent.is_some()
+        || !declared.versions.is_empty()
+        || !declared.members.is_empty();
+    let place = has_place.then(|| current_place(server, declared)).transpose()?;
+    Ok(Target { id: current.board.id, current, place })
+}
+
+/// Fetches an existing deployment with its versions and members, with the open proposal's edits.
+fn current_place(server: &Server, declared: &Declaration) -> Outcome<CurrentPlace> {
+    let name = part(declared.deployment.is.as_str());
+    let query = Query::default().with("draft", true);
+    let state: DeploymentDeclaration =
+        server.read(&query.behind(&format!("/deployments/{name}/declaration")))?;
+    let parent = match &state.parent {
+        Some(parent) => Some(names::deployment(server, parent.as_str())?.id),
+        None => None,
+    };
+    let mut members = BTreeMap::new();
+    if declared.whole {
+        let names = state.members.iter().map(String::as_str).collect();
+        for (name, found) in names::find_nodes(server, &names)? {
+            members.extend(found.ok().map(|node| (name.to_owned(), node.id)));
+        }
+    }
+    Ok(CurrentPlace { state, parent, new: None, versions: versions(server, declared)?, members })
+}
+
+/// The declared barclamp versions that the catalog has.
+fn versions(
+    server: &Server,
+    declared: &Declaration,
+) -> Outcome<BTreeMap<(BarclampName, String), Hash>> {
+    let mut all = BTreeMap::new();
+    for (barclamp, version) in &declared.versions {
+        let mut query = Query::default().with("filter", barclamp.as_str());
+        loop {
+            let page: CatalogPage = server.read(&query.behind("/barclamps"))?;
+            let is_declared = |known: &&BarclampVersion| {
+                known.barclamp == *barclamp && known.version == version.is
+            };
+            let hash = page.versions.iter().find(is_declared).map(|known| known.hash.parse());
+            if let Some(Ok(hash)) = hash {
+                all.insert((barclamp.clone(), version.is.clone()), hash);
+                break;
+            }
+            match page.next {
+                Some(next) => query = query.with("after", next.to_string()),
+                None => break,
+            }
+        }
+    }
+    Ok(all)
 }
 
 fn error_list(wrong: &[Wrong]) -> Failure {
@@ -484,16 +636,28 @@ fn error_list(wrong: &[Wrong]) -> Failure {
     Failure::Usage(format!("Nothing was changed:\n  {}", lines.join("\n  ")))
 }
 
-/// Fetches the current state of everything that a document names.
+/// Fetches the current state of everything that a document names. A deployment that does not exist
+/// yet has no roles.
 fn present(
     server: &Server,
     declared: &Declaration,
     board: &Board,
+    place: Option<CurrentPlace>,
 ) -> Outcome<Result<Present, Vec<Wrong>>> {
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
-    let named = declared.nodes();
+    let mut named = declared.nodes();
+    let new = place.as_ref().and_then(|place| place.new);
+    let own_phantom = phantom::named(declared.deployment.is.as_str());
+    if let Some(phantom) = new
+        && named.remove(own_phantom.as_str()).is_some()
+    {
+        nodes.insert(own_phantom.clone(), (phantom, own_phantom));
+    }
     for (name, found) in names::find_nodes(server, &named.keys().copied().collect())? {
         match found {
+            Ok(found) if phantom::deployment_of(name).is_some() => {
+                nodes.insert(name.to_owned(), (found.id, name.to_owned()));
+            }
             Ok(found) => drop(nodes.insert(name.to_owned(), (found.id, found.fqdn))),
             Err(message) => wrong.extend(named.get(name).map(|at| declared.wrong(*at, message))),
         }
@@ -501,20 +665,33 @@ fn present(
     if !wrong.is_empty() {
         return Ok(Err(wrong));
     }
+    if new.is_some() {
+        return Ok(Ok(Present { nodes, place, ..Present::default() }));
+    }
     let mut roles = BTreeMap::new();
     for role in own_roles(board) {
-        let named = declared.bindings.contains_key(&role.role);
-        let carriers = if named { carriers(server, board, role)? } else { BTreeMap::new() };
+        let named = declared.whole || declared.bindings.contains_key(&role.role);
+        let carriers = if named { carriers(server, board, role)? } else { Carriers::default() };
+        let service = role.traits.iter().any(|word| word == "service");
         let expects = ExpectedData { attribs: role.attribs.clone(), below: role.defaults.clone() };
-        let there =
-            CurrentRole { bindable: role.bindable, data: role.data.clone(), expects, carriers };
+        let there = CurrentRole {
+            bindable: role.bindable,
+            data: role.data.clone(),
+            expects,
+            service,
+            carriers,
+        };
         roles.insert(role.role.clone(), there);
     }
     let mut own = BTreeMap::new();
     for (node, told) in &declared.node_data {
-        let Some((id, _)) = nodes.get(node) else { continue };
+        let Some((id, name)) = nodes.get(node) else { continue };
         for key in told.is.keys() {
-            own.insert((*id, key.clone()), own_data(server, board, *id, key)?);
+            let data = match &place {
+                Some(place) => declared_data(&place.state, name, key),
+                None => own_data(server, board, *id, key)?,
+            };
+            own.insert((*id, key.clone()), data);
         }
     }
     let told = declared.roles_with_data();
@@ -527,7 +704,7 @@ fn present(
         };
         choices.insert(choice.role.clone(), expects);
     }
-    Ok(Ok(Present { roles, choices, nodes, own }))
+    Ok(Ok(Present { roles, choices, nodes, own, place }))
 }
 
 /// Expected data of a role that the deployment does not have yet. The server selects the version,
@@ -556,9 +733,21 @@ fn find_role<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
     own_roles(board).find(|there| there.role == *role)
 }
 
-/// The node, unless the draft unbinds the role from it.
-fn stays(noderole: BoardNoderole) -> Option<(NodeId, String)> {
-    (!noderole.removed).then_some((noderole.node, noderole.fqdn))
+impl Carriers {
+    /// Adds the node of a noderole, unless the draft unbinds the role from it.
+    fn add(&mut self, noderole: &BoardNoderole, board: &Board) {
+        if noderole.removed {
+            return;
+        }
+        let name = match Fqdn::parse(&noderole.fqdn) {
+            Ok(fqdn) => phantom::name(&fqdn, |_| Some(board.name.to_string())).into_owned(),
+            Err(_) => noderole.fqdn.clone(),
+        };
+        self.nodes.insert(noderole.node, name);
+        if noderole.required_by.is_some() {
+            self.added.insert(noderole.node);
+        }
+    }
 }
 
 /// Path of the list of a role's noderoles.
@@ -573,30 +762,31 @@ fn nodes_having_role(
     board: &Board,
     role: &BoardRole,
     nodes: &BTreeMap<NodeId, String>,
-) -> Outcome<BTreeSet<NodeId>> {
+) -> Outcome<Carriers> {
     let pages = (role.noderoles.len() + role.more).div_ceil(MAX_NODES_WITH_ROLE);
     if role.more == 0 || nodes.len() > pages {
-        return Ok(carriers(server, board, role)?.into_keys().collect());
+        return carriers(server, board, role);
     }
     let place = nodes_with_role_path(board);
-    let mut there = BTreeSet::new();
+    let mut there = Carriers::default();
     for node in nodes.keys() {
         let query =
             Query::default().with("role", role.role.as_str()).with("node", node.to_string());
         let found: RoleNoderoles = server.read(&query.behind(&place))?;
-        there.extend(found.noderoles.into_iter().filter_map(stays).map(|(node, _)| node));
+        found.noderoles.iter().for_each(|noderole| there.add(noderole, board));
     }
     Ok(there)
 }
 
 /// The nodes that have a role, with the draft's edits. The board has only the first of many.
-fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMap<NodeId, String>> {
+fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<Carriers> {
+    let mut all = Carriers::default();
     if role.more == 0 {
-        return Ok(role.noderoles.iter().cloned().filter_map(stays).collect());
+        role.noderoles.iter().for_each(|noderole| all.add(noderole, board));
+        return Ok(all);
     }
     let place = nodes_with_role_path(board);
     let mut query = Query::default().with("role", role.role.as_str());
-    let mut all = BTreeMap::new();
     loop {
         let page: RoleNoderoles = server.read(&query.behind(&place))?;
         let last = page
@@ -604,7 +794,7 @@ fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<BTreeMa
             .last()
             .filter(|_| page.more > 0)
             .map(|noderole| noderole.noderole.to_string());
-        all.extend(page.noderoles.into_iter().filter_map(stays));
+        page.noderoles.iter().for_each(|noderole| all.add(noderole, board));
         match last {
             Some(last) => query = query.with("after", last),
             None => return Ok(all),
@@ -638,4 +828,14 @@ fn own_data(
             .map(|layer| object(layer.value))
     };
     view.map(|view| own(view).unwrap_or_default()).or_else(empty_if_missing)
+}
+
+/// A noderole's user data in the state of its deployment. Empty if the noderole does not exist.
+fn declared_data(
+    state: &DeploymentDeclaration,
+    node: &str,
+    key: &NoderoleKey,
+) -> Map<String, Value> {
+    let data = state.node_data.get(node).and_then(|roles| roles.get(key));
+    data.and_then(Value::as_object).cloned().unwrap_or_default()
 }

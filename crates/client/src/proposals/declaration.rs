@@ -3,7 +3,9 @@
 //! A document names a deployment, the nodes of its roles, and the data of roles and noderoles.
 //! Everything else stays unchanged. With `prune: true` the node lists are complete: each named role
 //! is unbound from all other nodes. Roles that the document does not name stay, because bindings
-//! also add required roles. [`super::edits`] computes the edits that lead there.
+//! also add required roles. With `whole: true` the document is the complete deployment: members,
+//! versions, roles and data that it does not name are removed, except roles that a named role
+//! requires. [`super::edits`] computes the edits that lead there.
 //!
 //! Invariant: every error has the file, the position and the most similar valid name.
 
@@ -12,7 +14,7 @@ use std::fmt;
 
 use engine::catalog::read::{At, Placed, placed};
 use engine::cluster::NoderoleKey;
-use engine::ids::{DeploymentName, RoleName};
+use engine::ids::{BarclampName, DeploymentName, RoleName};
 use serde_json::Value;
 
 use crate::names::near;
@@ -43,6 +45,14 @@ pub(crate) struct Positioned<T> {
 pub(crate) struct Declaration {
     pub(crate) file: String,
     pub(crate) deployment: Positioned<DeploymentName>,
+    /// Parent of the deployment, which is created if it does not exist.
+    pub(crate) parent: Option<Positioned<DeploymentName>>,
+    /// Barclamp versions that the deployment pins.
+    pub(crate) versions: BTreeMap<BarclampName, Positioned<String>>,
+    /// Names of nodes that belong to the deployment, as written.
+    pub(crate) members: Vec<Positioned<String>>,
+    /// Roles of the deployment, with or without nodes.
+    pub(crate) roles: BTreeMap<RoleName, At>,
     /// Node names by role, as written.
     pub(crate) bindings: BTreeMap<RoleName, Positioned<Vec<Positioned<String>>>>,
     /// Data of the deployment's roles.
@@ -50,6 +60,8 @@ pub(crate) struct Declaration {
     /// User data of noderoles, by node name as written.
     pub(crate) node_data: BTreeMap<String, Positioned<BTreeMap<NoderoleKey, Placed>>>,
     pub(crate) prune: bool,
+    /// Whether the document is the complete deployment.
+    pub(crate) whole: bool,
 }
 
 impl Declaration {
@@ -62,7 +74,8 @@ impl Declaration {
             .flat_map(|nodes| &nodes.is)
             .map(|node| (node.is.as_str(), node.at));
         let told = self.node_data.iter().map(|(node, data)| (node.as_str(), data.at));
-        for (node, at) in bound.chain(told) {
+        let members = self.members.iter().map(|node| (node.is.as_str(), node.at));
+        for (node, at) in bound.chain(told).chain(members) {
             all.entry(node).or_insert(at);
         }
         all
@@ -83,7 +96,18 @@ impl Declaration {
     }
 }
 
-const KEYS: [&str; 5] = ["deployment", "bindings", "data", "node_data", "prune"];
+const KEYS: [&str; 10] = [
+    "deployment",
+    "parent",
+    "versions",
+    "members",
+    "roles",
+    "bindings",
+    "data",
+    "node_data",
+    "prune",
+    "whole",
+];
 
 /// Parses the documents of a file.
 pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<Wrong>> {
@@ -123,14 +147,11 @@ impl<'d> Reader<'d> {
                 format!("Unknown key {key}{near}. Known keys: {}.", KEYS.join(", ")),
             );
         }
-        let prune = match entries.get("prune") {
-            None => false,
-            Some(Value::Bool(prune)) => *prune,
-            Some(_) => {
-                self.say("/prune", "`prune` must be true or false.");
-                false
-            }
-        };
+        let (prune, whole) = (self.flag("prune"), self.flag("whole"));
+        let parent = self.parent();
+        let versions = self.versions();
+        let members = self.list("members", "`members` must be a list: `[NODE, ...]`.");
+        let roles = self.roles();
         let bindings = self.bindings();
         let data = self.data();
         let node_data = self.node_data();
@@ -149,11 +170,78 @@ impl<'d> Reader<'d> {
         Some(Declaration {
             file: self.file.to_owned(),
             deployment,
+            parent,
+            versions,
+            members,
+            roles,
             bindings,
             data,
             node_data,
-            prune,
+            prune: prune || whole,
+            whole,
         })
+    }
+
+    fn flag(&mut self, key: &str) -> bool {
+        match self.document.value.get(key) {
+            None => false,
+            Some(Value::Bool(flag)) => *flag,
+            Some(_) => {
+                self.say(&format!("/{key}"), format!("`{key}` must be true or false."));
+                false
+            }
+        }
+    }
+
+    fn parent(&mut self) -> Option<Positioned<DeploymentName>> {
+        let parent = self.document.value.get("parent").filter(|parent| !parent.is_null())?;
+        let Some(parent) = parent.as_str() else {
+            self.say("/parent", "`parent` must be the name of a deployment.");
+            return None;
+        };
+        let name = self.named(parent, "/parent")?;
+        Some(Positioned { is: name, at: self.document.place("/parent") })
+    }
+
+    fn versions(&mut self) -> BTreeMap<BarclampName, Positioned<String>> {
+        let mut all = BTreeMap::new();
+        for (barclamp, version, pointer) in
+            self.entries("/versions", "`versions` must be a map: `BARCLAMP: 'VERSION'`.")
+        {
+            let Some(barclamp) = self.named(barclamp, &pointer) else { continue };
+            match version {
+                Value::String(version) => {
+                    let at = self.document.place(&pointer);
+                    all.insert(barclamp, Positioned { is: version.clone(), at });
+                }
+                _ => self.say(&pointer, "A version must be a string. Write it in quotes."),
+            }
+        }
+        all
+    }
+
+    fn roles(&mut self) -> BTreeMap<RoleName, At> {
+        let roles = self.list("roles", "`roles` must be a list: `[ROLE, ...]`.");
+        let mut all = BTreeMap::new();
+        for (number, role) in roles.into_iter().enumerate() {
+            if let Some(name) = self.named(&role.is, &format!("/roles/{number}")) {
+                all.insert(name, role.at);
+            }
+        }
+        all
+    }
+
+    /// The names in a list, or none if it is absent.
+    fn list(&mut self, key: &str, what: &str) -> Vec<Positioned<String>> {
+        let pointer = format!("/{key}");
+        match self.document.value.get(key) {
+            None | Some(Value::Null) => Vec::new(),
+            Some(Value::Array(names)) => self.names(names, &pointer),
+            Some(_) => {
+                self.say(&pointer, what);
+                Vec::new()
+            }
+        }
     }
 
     /// The entries of a map, or none if it is absent.
@@ -188,7 +276,7 @@ impl<'d> Reader<'d> {
             let at = self.document.place(&pointer);
             let list = match nodes {
                 Value::Null => Vec::new(),
-                Value::Array(nodes) => self.nodes(nodes, &pointer),
+                Value::Array(nodes) => self.names(nodes, &pointer),
                 _ => {
                     self.say(
                         &pointer,
@@ -202,7 +290,7 @@ impl<'d> Reader<'d> {
         all
     }
 
-    fn nodes(&mut self, nodes: &[Value], pointer: &str) -> Vec<Positioned<String>> {
+    fn names(&mut self, nodes: &[Value], pointer: &str) -> Vec<Positioned<String>> {
         let mut list: Vec<Positioned<String>> = Vec::new();
         for (number, node) in nodes.iter().enumerate() {
             let pointer = format!("{pointer}/{number}");
@@ -210,7 +298,7 @@ impl<'d> Reader<'d> {
                 Value::String(node) if !node.is_empty() => {
                     list.push(Positioned { is: node.clone(), at: self.document.place(&pointer) });
                 }
-                _ => self.say(&pointer, "A node must be a string with its name."),
+                _ => self.say(&pointer, "A name must be a string."),
             }
         }
         list

@@ -10,14 +10,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use api::deployments::AttribView;
+use api::deployments::{AttribView, DeclaredRole, DeploymentDeclaration};
+use engine::Hash;
 use engine::catalog::read::Placed;
 use engine::cluster::NoderoleKey;
 use engine::data::fit::{Expected, unfit};
 use engine::data::merge;
-use engine::ids::{DeploymentId, NodeId, RoleName};
+use engine::ids::{BarclampName, DeploymentId, NodeId, RoleName};
 use engine::plan::{Edit, MAX_LISTED, edit};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::names::near;
 use crate::proposals::declaration::{Declaration, Positioned, Wrong};
@@ -33,6 +34,21 @@ pub(crate) struct Present {
     pub(crate) nodes: BTreeMap<String, (NodeId, String)>,
     /// User data of the noderoles in the document. A noderole that does not exist has none.
     pub(crate) own: BTreeMap<(NodeId, NoderoleKey), Map<String, Value>>,
+    /// The deployment, if the document declares more than bindings and data.
+    pub(crate) place: Option<CurrentPlace>,
+}
+
+/// A deployment with its versions and members.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CurrentPlace {
+    pub(crate) state: DeploymentDeclaration,
+    pub(crate) parent: Option<DeploymentId>,
+    /// The phantom node to create the deployment with, if it does not exist.
+    pub(crate) new: Option<NodeId>,
+    /// The declared versions that the catalog has.
+    pub(crate) versions: BTreeMap<(BarclampName, String), Hash>,
+    /// Members by name, for those that the document does not list.
+    pub(crate) members: BTreeMap<String, NodeId>,
 }
 
 /// A role of the deployment.
@@ -41,8 +57,25 @@ pub(crate) struct CurrentRole {
     pub(crate) bindable: bool,
     pub(crate) data: Value,
     pub(crate) expects: ExpectedData,
-    /// Nodes that have the role, with their names.
-    pub(crate) carriers: BTreeMap<NodeId, String>,
+    /// Whether it runs on the deployment's phantom node, so that any node stands for it.
+    pub(crate) service: bool,
+    pub(crate) carriers: Carriers,
+}
+
+/// The nodes that have a role, with their names.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Carriers {
+    pub(crate) nodes: BTreeMap<NodeId, String>,
+    /// Those among them that the open proposal adds only because another role requires the role.
+    /// Binding them again marks them as requested.
+    pub(crate) added: BTreeSet<NodeId>,
+}
+
+impl Carriers {
+    /// Whether the role is bound to a node, and not only because another role requires it.
+    pub(crate) fn has(&self, node: NodeId) -> bool {
+        self.nodes.contains_key(&node) && !self.added.contains(&node)
+    }
 }
 
 /// Expected data of a role. Empty if it is unknown; then only the server checks the data.
@@ -72,11 +105,17 @@ pub(crate) fn edits(
     if !wrong.is_empty() {
         return Err(wrong);
     }
-    let mut all = planner.roles();
+    let mut all = planner.created();
+    all.extend(planner.versions());
+    all.extend(planner.members());
+    all.extend(planner.roles());
     all.extend(planner.data());
     all.extend(planner.bound());
     all.extend(planner.own());
     all.extend(planner.unbind_extra());
+    all.extend(planner.removed_roles());
+    all.extend(planner.inherited_versions());
+    all.extend(planner.removed_members());
     Ok(all)
 }
 
@@ -93,7 +132,8 @@ impl Planner<'_> {
         let bound =
             declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
         let told = declared.data.iter().map(|(role, data)| (role, data.place(""), false));
-        for (role, at, binds) in bound.chain(told) {
+        let listed = declared.roles.iter().map(|(role, at)| (role, *at, false));
+        for (role, at, binds) in bound.chain(told).chain(listed) {
             match present.roles.get(role) {
                 Some(there) if binds && !there.bindable => {
                     wrong.push(declared.wrong(
@@ -105,7 +145,7 @@ impl Planner<'_> {
                     ));
                 }
                 Some(_) => {}
-                None if present.choices.contains_key(role) => {}
+                None if present.choices.contains_key(role) || self.changes_catalog() => {}
                 None => {
                     let known =
                         present.roles.keys().chain(present.choices.keys()).map(RoleName::as_str);
@@ -126,9 +166,166 @@ impl Planner<'_> {
         {
             wrong.push(declared.wrong(at, format!("Node {node} does not exist.")));
         }
+        wrong.extend(self.misplaced());
         wrong.extend(self.doubled());
         wrong.extend(self.unfit());
         wrong
+    }
+
+    /// Whether the document changes which roles the deployment sees. Only the server then knows
+    /// them.
+    fn changes_catalog(&self) -> bool {
+        let Some(place) = &self.present.place else { return false };
+        place.new.is_some() || !self.versions().is_empty()
+    }
+
+    /// Errors of the parent and of versions.
+    fn misplaced(&self) -> Vec<Wrong> {
+        let (declared, Some(place)) = (self.declared, &self.present.place) else {
+            return Vec::new();
+        };
+        let mut wrong = Vec::new();
+        if let Some(parent) = &declared.parent
+            && place.state.parent.as_ref() != Some(&parent.is)
+        {
+            let now = place.state.parent.as_ref().map_or("the root", |parent| parent.as_str());
+            wrong.push(declared.wrong(
+                parent.at,
+                format!(
+                    "The parent of deployment {} is {now} and can't be changed. Create a new \
+                     deployment instead.",
+                    declared.deployment.is
+                ),
+            ));
+        }
+        for (barclamp, version) in &declared.versions {
+            let key = (barclamp.clone(), version.is.clone());
+            if !place.versions.contains_key(&key) {
+                wrong.push(declared.wrong(
+                    version.at,
+                    format!(
+                        "Barclamp {barclamp} has no version {}. List its versions with `gantry \
+                         barclamp list`.",
+                        version.is
+                    ),
+                ));
+            }
+        }
+        wrong
+    }
+
+    /// The deployment itself, if it does not exist.
+    fn created(&self) -> Vec<Step> {
+        let name = &self.declared.deployment.is;
+        let new = self.present.place.as_ref().and_then(|place| place.new.zip(place.parent));
+        let step = |(phantom, parent)| Step {
+            edit: Edit::CreateDeployment(edit::CreateDeployment {
+                id: self.id,
+                phantom,
+                name: name.clone(),
+                parent,
+            }),
+            says: format!("+ deployment {name}"),
+        };
+        new.map(step).into_iter().collect()
+    }
+
+    /// The declared versions that the deployment does not pin yet.
+    fn versions(&self) -> Vec<Step> {
+        let Some(place) = &self.present.place else { return Vec::new() };
+        let missing = self.declared.versions.iter().filter_map(|(barclamp, version)| {
+            let pinned = place.state.versions.get(barclamp);
+            let key = (barclamp.clone(), version.is.clone());
+            let hash = place.versions.get(&key).filter(|_| pinned != Some(&version.is))?;
+            Some(Step {
+                edit: Edit::UseBarclamp(edit::UseBarclamp {
+                    deployment: self.id,
+                    barclamp: barclamp.clone(),
+                    version: *hash,
+                }),
+                says: format!("+ version {} of {barclamp}", version.is),
+            })
+        });
+        missing.collect()
+    }
+
+    /// The versions that a whole document does not pin any more.
+    fn inherited_versions(&self) -> Vec<Step> {
+        let Some(place) = self.whole() else { return Vec::new() };
+        let extra = place.state.versions.iter();
+        let extra = extra.filter(|(barclamp, _)| !self.declared.versions.contains_key(*barclamp));
+        let step = |(barclamp, version): (&BarclampName, &String)| Step {
+            edit: Edit::InheritBarclamp(edit::InheritBarclamp {
+                deployment: self.id,
+                barclamp: barclamp.clone(),
+            }),
+            says: format!("- version {version} of {barclamp}"),
+        };
+        extra.map(step).collect()
+    }
+
+    /// The declared members that are in another deployment.
+    fn members(&self) -> Vec<Step> {
+        let Some(place) = &self.present.place else { return Vec::new() };
+        let missing = self
+            .known_nodes(&self.declared.members)
+            .filter(|(_, name)| !place.state.members.iter().any(|member| member == name));
+        missing.map(|(node, name)| moved(node, self.id, format!("+ member {name}"))).collect()
+    }
+
+    /// The members that a whole document does not list. They go to the parent.
+    fn removed_members(&self) -> Vec<Step> {
+        let Some((place, parent)) = self.whole().and_then(|place| Some((place, place.parent?)))
+        else {
+            return Vec::new();
+        };
+        let listed: BTreeSet<NodeId> =
+            self.known_nodes(&self.declared.members).map(|(node, _)| node).collect();
+        let extra = place.members.iter().filter(|(_, node)| !listed.contains(node));
+        extra.map(|(name, node)| moved(*node, parent, format!("- member {name}"))).collect()
+    }
+
+    /// The deployment, if the document declares it whole.
+    fn whole(&self) -> Option<&CurrentPlace> {
+        self.present.place.as_ref().filter(|_| self.declared.whole)
+    }
+
+    /// The roles that a document names.
+    fn named_roles(&self) -> BTreeSet<&RoleName> {
+        let bound = self.declared.bindings.iter().filter(|(_, nodes)| !nodes.is.is_empty());
+        let named = bound.map(|(role, _)| role).chain(self.declared.data.keys());
+        named.chain(self.declared.roles.keys()).collect()
+    }
+
+    /// The roles that a whole document keeps: those that it names, those that they require, and
+    /// those that other deployments require.
+    fn kept_roles<'w>(&'w self, place: &'w CurrentPlace) -> BTreeSet<&'w RoleName> {
+        let roles = &place.state.roles;
+        let elsewhere = roles.iter().filter(|(_, role)| role.required_elsewhere);
+        let mut kept = self.named_roles();
+        let mut open: Vec<&RoleName> =
+            kept.iter().copied().chain(elsewhere.map(|(role, _)| role)).collect();
+        while let Some(role) = open.pop() {
+            kept.insert(role);
+            let required = roles.get(role).into_iter().flat_map(|role| &role.requires);
+            open.extend(required.filter(|role| !kept.contains(*role)));
+        }
+        kept
+    }
+
+    /// The roles that a whole document does not keep.
+    fn extra_roles(&self) -> Vec<&RoleName> {
+        let Some(place) = self.whole() else { return Vec::new() };
+        let kept = self.kept_roles(place);
+        place.state.roles.keys().filter(|role| !kept.contains(*role)).collect()
+    }
+
+    fn removed_roles(&self) -> Vec<Step> {
+        let step = |role: &RoleName| Step {
+            edit: Edit::RemoveRole(edit::RemoveRole { deployment: self.id, role: role.clone() }),
+            says: format!("- role {role}"),
+        };
+        self.extra_roles().into_iter().map(step).collect()
     }
 
     /// Errors of new data that does not fit its role.
@@ -259,14 +456,8 @@ impl Planner<'_> {
     }
 
     fn roles(&self) -> Vec<Step> {
-        let bound = self
-            .declared
-            .bindings
-            .iter()
-            .filter(|(_, nodes)| !nodes.is.is_empty())
-            .map(|(role, _)| role);
-        let named: BTreeSet<&RoleName> = bound.chain(self.declared.data.keys()).collect();
-        let missing = named.into_iter().filter(|role| !self.present.roles.contains_key(*role));
+        let missing =
+            self.named_roles().into_iter().filter(|role| !self.present.roles.contains_key(*role));
         let step = |role: &RoleName| Step {
             edit: Edit::AddRole(edit::AddRole { deployment: self.id, role: role.clone() }),
             says: format!("+ role {role}"),
@@ -284,16 +475,67 @@ impl Planner<'_> {
             });
             Step { edit, says: format!("* data of {role}: {current} -> {data}") }
         };
-        self.changed_data().into_iter().map(step).collect()
+        let mut steps: Vec<Step> = self.changed_data().into_iter().map(step).collect();
+        steps.extend(self.dropped_data());
+        steps
+    }
+
+    /// The data of roles that a whole document does not have.
+    fn dropped_data(&self) -> Vec<Step> {
+        let Some(place) = self.whole() else { return Vec::new() };
+        let kept = self.kept_roles(place);
+        let dropped = place.state.roles.iter().filter(|(role, current)| {
+            let has_data = current.data.as_object().is_some_and(|data| !data.is_empty());
+            has_data && kept.contains(*role) && !self.declared.data.contains_key(*role)
+        });
+        let step = |(role, current): (&RoleName, &DeclaredRole)| Step {
+            edit: Edit::SetRoleData(edit::SetRoleData {
+                deployment: self.id,
+                role: role.clone(),
+                data: json!({}),
+            }),
+            says: format!("* data of {role}: {} -> {{}}", current.data),
+        };
+        dropped.map(step).collect()
+    }
+
+    /// The user data of remaining noderoles that a whole document does not have.
+    fn dropped_own(&self) -> Vec<Step> {
+        let Some(place) = self.whole() else { return Vec::new() };
+        let (extra, mut steps) = (self.extra_roles(), Vec::new());
+        for (name, roles) in &place.state.node_data {
+            for (noderole, data) in roles.iter().filter(|(key, _)| !extra.contains(&&key.role)) {
+                let carriers = self.present.roles.get(&noderole.role).map(|role| &role.carriers);
+                let mut nodes = carriers.into_iter().flat_map(|carriers| &carriers.nodes);
+                let Some((node, _)) = nodes.find(|(_, carrier)| *carrier == name) else { continue };
+                let is_unbound = self.declared.bindings.get(&noderole.role).is_some_and(|nodes| {
+                    self.known_nodes(&nodes.is).all(|(listed, _)| listed != *node)
+                });
+                if is_unbound || self.present.own.contains_key(&(*node, noderole.clone())) {
+                    continue;
+                }
+                let edit = Edit::SetNoderoleData(edit::SetNoderoleData {
+                    node: *node,
+                    noderole: noderole.clone(),
+                    data: json!({}),
+                });
+                let says = format!("* data of {noderole} on {name}: {data} -> {{}}");
+                steps.push(Step { edit, says });
+            }
+        }
+        steps
     }
 
     fn bound(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (role, nodes) in &self.declared.bindings {
-            let carriers = self.present.roles.get(role).map(|there| &there.carriers);
+            let there = self.present.roles.get(role);
+            if there.is_some_and(|there| there.service && !there.carriers.nodes.is_empty()) {
+                continue;
+            }
             let missing: BTreeMap<NodeId, &str> = self
                 .known_nodes(&nodes.is)
-                .filter(|(id, _)| carriers.is_none_or(|there| !there.contains_key(id)))
+                .filter(|(id, _)| there.is_none_or(|there| !there.carriers.has(*id)))
                 .collect();
             steps.extend(bound(self.id, role, &missing));
         }
@@ -310,23 +552,43 @@ impl Planner<'_> {
             });
             Step { edit, says: format!("* data of {noderole} on {name}: {current} -> {data}") }
         };
-        self.changed_user_data().into_iter().map(step).collect()
+        let mut steps: Vec<Step> = self.changed_user_data().into_iter().map(step).collect();
+        steps.extend(self.dropped_own());
+        steps
     }
 
     fn unbind_extra(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (role, nodes) in self.declared.bindings.iter().filter(|_| self.declared.prune) {
+            let Some(there) = self.present.roles.get(role) else { continue };
+            if there.service && !nodes.is.is_empty() {
+                continue;
+            }
             let wanted: BTreeSet<NodeId> = self.known_nodes(&nodes.is).map(|(id, _)| id).collect();
-            let carriers =
-                self.present.roles.get(role).map(|there| &there.carriers).into_iter().flatten();
-            let extra: BTreeMap<NodeId, &str> = carriers
+            let extra: BTreeMap<NodeId, &str> = there
+                .carriers
+                .nodes
+                .iter()
                 .filter(|(id, _)| !wanted.contains(id))
                 .map(|(id, name)| (*id, name.as_str()))
                 .collect();
             steps.extend(unbound(&NoderoleKey::first(role.clone()), &extra));
         }
+        for role in self.extra_roles() {
+            let Some(there) = self.present.roles.get(role) else { continue };
+            let nodes =
+                there.carriers.nodes.iter().map(|(id, name)| (*id, name.as_str())).collect();
+            // An empty list in `bindings` unbinds the role already.
+            if !self.declared.bindings.contains_key(role) {
+                steps.extend(unbound(&NoderoleKey::first(role.clone()), &nodes));
+            }
+        }
         steps
     }
+}
+
+fn moved(node: NodeId, deployment: DeploymentId, says: String) -> Step {
+    Step { edit: Edit::MoveNode(edit::MoveNode { node, deployment }), says }
 }
 
 /// Whether data equals the current data. Absent data equals an empty map.
@@ -387,7 +649,6 @@ fn listed(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
     use uuid::Uuid;
 
     use crate::proposals::declaration::read;
@@ -410,7 +671,11 @@ mod tests {
             bindable,
             data,
             expects: ExpectedData::default(),
-            carriers: on.iter().map(|n| (node(*n), format!("n{n}.demo"))).collect(),
+            service: false,
+            carriers: Carriers {
+                nodes: on.iter().map(|n| (node(*n), format!("n{n}.demo"))).collect(),
+                added: BTreeSet::new(),
+            },
         };
         Present {
             roles: BTreeMap::from([
@@ -431,6 +696,7 @@ mod tests {
                 (node(1), NoderoleKey::first(role("app"))),
                 Map::from_iter([("port".into(), json!(81))]),
             )]),
+            place: None,
         }
     }
 
@@ -482,6 +748,36 @@ mod tests {
             says("deployment: web\nprune: true\nbindings: {runtime: }"),
             ["- runtime from n1.demo"]
         );
+    }
+
+    #[test]
+    fn noderole_added_for_another_role_is_requested() {
+        let mut present = present();
+        present.roles.get_mut(&role("app")).unwrap().carriers.added.insert(node(2));
+        let text = "deployment: web\nbindings: {app: [n1, n2]}";
+        let steps = edits(WEB, &declared(text), &present).unwrap();
+        assert_eq!(
+            steps.into_iter().map(|step| step.says).collect::<Vec<_>>(),
+            ["+ app on n2.demo"]
+        );
+    }
+
+    #[test]
+    fn service_needs_one_binding_for_any_node() {
+        let mut present = present();
+        let app = present.roles.get_mut(&role("app")).unwrap();
+        app.service = true;
+        app.carriers.nodes = [(node(50), "phantom".to_owned())].into();
+        let says = |text: &str, present: &Present| -> Vec<String> {
+            let steps = edits(WEB, &declared(text), present).unwrap();
+            steps.into_iter().map(|step| step.says).collect()
+        };
+        let some = "deployment: web\nprune: true\nbindings: {app: [n1]}";
+        assert!(says(some, &present).is_empty());
+        let none = "deployment: web\nprune: true\nbindings: {app: []}";
+        assert_eq!(says(none, &present), ["- app from phantom"]);
+        present.roles.get_mut(&role("app")).unwrap().carriers.nodes.clear();
+        assert_eq!(says(some, &present), ["+ app on n1.demo"]);
     }
 
     #[test]
@@ -595,6 +891,7 @@ mod tests {
                     .get_mut(&role)
                     .unwrap()
                     .carriers
+                    .nodes
                     .extend(nodes.into_iter().map(|id| (id, String::new())));
             }
             Edit::UnbindNodes(edit::UnbindNodes { noderole, nodes }) => {
@@ -603,6 +900,7 @@ mod tests {
                     .get_mut(&noderole.role)
                     .unwrap()
                     .carriers
+                    .nodes
                     .retain(|id, _| !nodes.contains(id));
             }
             Edit::SetNoderoleData(edit::SetNoderoleData { node, noderole, data }) => {

@@ -3,6 +3,7 @@
 pub(crate) mod apply;
 mod declaration;
 mod edits;
+pub(crate) mod export;
 
 use api::proposals::Replanned;
 use api::views::node_proposal::DraftedNoderole;

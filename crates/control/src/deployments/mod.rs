@@ -1,6 +1,7 @@
 //! Deployments: the list, the board, the graph, and noderoles with their values.
 
 pub(crate) mod board;
+mod declaration;
 pub(crate) mod graph;
 pub(crate) mod list;
 pub(crate) mod noderole;

@@ -44,6 +44,26 @@ pub fn in_full(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -
     stands_for(fqdn).map_or_else(|| fqdn.as_str().into(), |id| whole(name(id)))
 }
 
+/// The prefix of a phantom's name in commands and files.
+const PREFIX: &str = "phantom:";
+
+/// The name of a node in commands and files: a machine's full name, or `phantom:web` for the phantom
+/// of the deployment web.
+pub fn name(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
+    let phantom = stands_for(fqdn).and_then(name).map(|name| named(&name).into());
+    phantom.unwrap_or_else(|| fqdn.as_str().into())
+}
+
+/// The name of a deployment's phantom in commands and files.
+pub fn named(deployment: &str) -> String {
+    format!("{PREFIX}{deployment}")
+}
+
+/// The deployment's name in the name of a phantom; `None` for other names.
+pub fn deployment_of(name: &str) -> Option<&str> {
+    name.strip_prefix(PREFIX)
+}
+
 fn whole(name: Option<String>) -> Cow<'static, str> {
     name.map_or("the deployment as a whole".into(), |name| format!("{name} as a whole").into())
 }
@@ -60,6 +80,11 @@ mod tests {
         assert_eq!(stands_for(&phantom), Some(web));
         assert_eq!(called(&phantom, names), "web as a whole");
         assert_eq!(in_full(&phantom, |_| None), "the deployment as a whole");
+        assert_eq!(
+            (name(&phantom, names), name(&machine, names)),
+            ("phantom:web".into(), "n1.example.com".into())
+        );
+        assert_eq!((deployment_of("phantom:web"), deployment_of("n1")), (Some("web"), None));
         assert_eq!(
             (called(&machine, names), in_full(&machine, names)),
             ("n1".into(), "n1.example.com".into())
