@@ -781,6 +781,62 @@ mod tests {
     }
 
     #[test]
+    fn whole_document_drops_what_it_does_not_name() {
+        let role_state = |nodes: &[&str], requires: &[&str], data: Value| DeclaredRole {
+            data,
+            nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+            requires: requires.iter().map(|name| role(name)).collect(),
+            required_elsewhere: false,
+        };
+        let state = DeploymentDeclaration {
+            deployment: "web".parse().unwrap(),
+            parent: Some("system".parse().unwrap()),
+            phantom: node(50),
+            versions: [("stack".parse().unwrap(), "1".to_owned())].into(),
+            members: vec!["n1.demo".into(), "n2.demo".into()],
+            roles: BTreeMap::from([
+                (role("app"), role_state(&["n1.demo"], &["runtime"], json!({"port": 80}))),
+                (role("proxy"), role_state(&[], &[], json!({}))),
+                (role("runtime"), role_state(&["n1.demo"], &[], json!({"a": 1}))),
+            ]),
+            node_data: [(
+                "n1.demo".to_owned(),
+                [(NoderoleKey::first(role("app")), json!({"port": 81}))].into(),
+            )]
+            .into(),
+        };
+        let place = CurrentPlace {
+            state,
+            parent: Some(DeploymentId(Uuid::from_u128(9))),
+            new: None,
+            versions: BTreeMap::new(),
+            members: [("n1.demo".to_owned(), node(1)), ("n2.demo".to_owned(), node(2))].into(),
+        };
+        let mut present = Present { place: Some(place), ..present() };
+        present.own.clear();
+        let says = |text: &str| -> Vec<String> {
+            let steps = edits(WEB, &declared(text), &present).unwrap();
+            steps.into_iter().map(|step| step.says).collect()
+        };
+        assert_eq!(
+            says("deployment: web\nwhole: true\nmembers: [n1, n3]\nbindings: {app: [n1]}"),
+            [
+                "+ member n3.demo",
+                "* data of app: {\"port\":80} -> {}",
+                "* data of runtime: {\"a\":1} -> {}",
+                "* data of app on n1.demo: {\"port\":81} -> {}",
+                "- app from n2.demo",
+                "- role proxy",
+                "- version 1 of stack",
+                "- member n2.demo",
+            ]
+        );
+        let nothing = says("deployment: web\nparent: system\nwhole: true");
+        assert_eq!(nothing[..2], ["- app from n1.demo, n2.demo", "- runtime from n1.demo"]);
+        assert!(says("deployment: web\nparent: system\nmembers: [n1]").is_empty());
+    }
+
+    #[test]
     fn missing_role_is_added_first() {
         let steps = says("deployment: web\nbindings: {cache: [n1]}\ndata: {cache: {size: 1}}");
         assert_eq!(
