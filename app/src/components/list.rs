@@ -476,7 +476,7 @@ fn form(
     };
     let options = orders.into_iter().map(option).collect_view();
     let hidden = |(name, value): (&'static str, String)| view! { <input type="hidden" name=name value=value/> };
-    let with_list = move || kept.get().into_iter().map(hidden).collect_view();
+    let kept = move || kept.get().into_iter().map(hidden).collect_view();
     let clear = move || {
         let all = clear.get();
         all.map(
@@ -596,7 +596,7 @@ pub fn choice_field(
 /// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
 pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
     let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
-    let with_list = move || {
+    let kept = move || {
         let listed = listed.read();
         let keep = |(name, value): (&str, &str)| {
             let (name, value) = (name.to_owned(), value.to_owned());
@@ -624,7 +624,7 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
         <details class="more choose">
             <summary>{icon(Icon::Right)} "Columns"</summary>
             <QueryForm place=path class="fields" role="form">
-                {with_list}
+                {kept}
                 {first}
                 <fieldset class="choices">
                     <legend class="unseen">"Columns"</legend>

@@ -185,7 +185,7 @@ async fn node_page_lists_pending_reasons() {
         "in maintenance",
         "by ada: new disks",
         "End maintenance",
-        "value=\"true\"",
+        "name=\"maintenance\" value=\"false\"",
     ]);
     let dead = Fake::new(|world| {
         world.machine.status.alive = false;
