@@ -57,7 +57,7 @@ pub(crate) struct CurrentRole {
     pub(crate) bindable: bool,
     pub(crate) data: Value,
     pub(crate) expects: ExpectedData,
-    /// Whether it runs on the deployment's phantom node, so that any node stands for it.
+    /// Whether it runs on the deployment's phantom node, so that a list may name any node.
     pub(crate) service: bool,
     pub(crate) carriers: Carriers,
 }

@@ -124,7 +124,7 @@ fn members(present: &Present, blueprint: &Blueprint, id: DeploymentId) -> Vec<St
     members
 }
 
-/// Adds the roles that noderoles of each role wait for. A barrier stands for the role of its
+/// Adds the roles that noderoles of each role wait for. A barrier counts as the role of its
 /// members.
 fn add_requirements(
     roles: &mut BTreeMap<RoleName, DeclaredRole>,

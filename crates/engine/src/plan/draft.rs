@@ -581,7 +581,7 @@ impl<'a> Draft<'a> {
         self.journal.push(JournalEntry::Requested(id, was));
     }
 
-    /// The reason for a new noderole: an edit that binds it, or else the one that added it.
+    /// The reason for a new noderole: an edit that binds it, or the edit that added it.
     fn reason(&self, id: NoderoleId, at: u64, why: &Why) -> Why {
         // A request before `at` concerns a noderole that was removed and bound again.
         match self.reasons.requested.get(&id).filter(|(requested, _)| *requested > at) {
