@@ -818,9 +818,6 @@ async fn whole_deployment_is_exported_and_applied() {
         installation.committed(&review, &["--name", on.as_str().unwrap()]);
     };
 
-    if let Some(to) = std::env::var_os("SA_OPENAPI") {
-        std::fs::write(to, installation.gantry(&["api", "GET", "/openapi.json"]).ok()).unwrap();
-    }
     // A file creates a deployment. A role that it binds runs on no other node.
     let shop = "deployment: shop\nparent: system\nversions: {graph: '1'}\nmembers: [n1, n2, n3]\n\
                 bindings: {api: ['phantom:shop'], store: [n2], user: [n1]}\n\
