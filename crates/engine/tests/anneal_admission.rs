@@ -188,7 +188,7 @@ fn every_rule_applies_and_is_reported() {
             |v| v.deployments.get_mut(&deployment_id(0)).unwrap().on_hold_by = Some("ada".into()),
             "Deployment system was put on hold by ada",
         ),
-        (|v| the_node(v).available = false, "Node n1 is in maintenance. End the maintenancn"),
+        (|v| the_node(v).available = false, "Node n1 is in maintenance. End the maintenance"),
         (|v| the_node(v).alive = false, "Node n1 does not answer"),
         (
             |v| the_step(v).needs = Needs::Dead,
