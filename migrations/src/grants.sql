@@ -103,7 +103,7 @@ BEGIN
     -- maintenance move a step and its descendants.
     'INSERT (state, pending, node_up) ON step',
     'UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by, error,
-             since, not_before, node_up, node_fits) ON step',
+             since, not_before, node_up, node_fits, input_version, stale) ON step',
     'INSERT, DELETE ON edge',
     -- The server requests that a worker cancels a run, and ends runs that no worker has leased.
     'UPDATE (cancel_requested, superseded, error, state, outcome, ended_at, lease_until) ON run',
@@ -191,13 +191,13 @@ BEGIN
     'SELECT, INSERT (node_id, source, facts, run_id), UPDATE (facts, at, run_id) ON node_fact',
     -- A trigger writes node_fits when a node's health changes.
     'SELECT, UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by,
-                     error, since, not_before, node_up, node_fits, results, output, output_run) ON
-                     step',
+                     error, since, not_before, node_up, node_fits, results, output, output_run,
+                     input_hash, input_version, input_checked, stale) ON step',
     'SELECT, INSERT (step_id, node_id, concurrency_group_id, generation, content_hash,
                      blueprint_number, epoch, exclusive, cause, cause_by, failures, lease_until)
                      ON run',
     'UPDATE (state, worker_id, started_at, lease_until, ended_at, outcome, error, input,
-             surroundings, result, result_bytes, log_bytes) ON run',
+             surroundings, input_hash, input_version, result, result_bytes, log_bytes) ON run',
     -- A guard reads the end of the log.
     'SELECT (run_id, at_offset), INSERT (run_id, at_offset, at, body) ON run_log',
     'SELECT, INSERT (id, name, phase, capacity, jigs, host, pid, version, lease_until), DELETE ON
@@ -235,7 +235,7 @@ BEGIN
     'SELECT (id, node_id, role, instance, deployment_id, disposition) ON noderole',
     'SELECT (id, noderole_id, node_id, action, concurrency_group_id, jig, rank, priority,
              destructive, generation, state, since, not_before, pending, applied_generation,
-             failures, cause, node_up, node_fits) ON step',
+             failures, cause, node_up, node_fits, stale) ON step',
     'SELECT (id, step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
              cause, failures, state, outcome, worker_id, queued_at, started_at, ended_at,
              lease_until, cancel_requested, superseded, result_bytes, log_bytes) ON run',

@@ -61,6 +61,7 @@ use tasks::annealer::{ClaimSteps, EndLostRuns};
 use tasks::health::CheckNodes;
 use tasks::heartbeat::{RenewLeases, StopExpiredRuns};
 use tasks::housekeeping::MaintainTables;
+use tasks::inputs::CompareInputs;
 use tasks::listen::Notifiers;
 use tasks::secrets::ReportSecrets;
 
@@ -146,7 +147,7 @@ pub async fn run(
     });
     let claiming = CancellationToken::new();
     let (driver, notifiers) =
-        start_tasks(&config, &pool, &hello, objects, nodes, &leases, &claiming);
+        start_tasks(&config, &pool, &hello, (objects, nodes), &runner, &leases, &claiming);
     let _listener = AbortOnDropHandle::new(tokio::spawn(notifiers.run(pool.clone())));
     tracing::info!(worker = %hello.name, capacity = config.capacity, "worker started");
 
@@ -182,8 +183,8 @@ fn start_tasks(
     config: &Config,
     pool: &PgPool,
     hello: &NewWorker,
-    objects: Arc<Objects>,
-    nodes: Arc<Nodes>,
+    (objects, nodes): (Arc<Objects>, Arc<Nodes>),
+    runner: &Arc<Runner>,
     leases: &Arc<Leases>,
     claiming: &CancellationToken,
 ) -> (Driver, Notifiers) {
@@ -227,10 +228,14 @@ fn start_tasks(
             nodes,
         },
     );
+    let inputs = driver.add_until(
+        claiming.clone(),
+        CompareInputs { runner: Arc::clone(runner), sweep: config.sweep },
+    );
     driver.add_until(claiming.clone(), MaintainTables(pool.clone()));
     let process = Process { kind: ProcessKind::Worker, id: hello.id.0, name: hello.name.clone() };
     driver.report(pool.clone(), process);
-    (driver, Notifiers { leases: leases.clone(), claims, renewals })
+    (driver, Notifiers { leases: leases.clone(), claims, inputs, renewals })
 }
 
 /// Ends the remaining runs after the grace period.

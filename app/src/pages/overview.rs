@@ -107,6 +107,11 @@ fn problems(overview: &Overview) -> Vec<String> {
     problems.extend((!overview.enabled).then(|| "execution is off".to_owned()));
     problems.extend((overview.workers.alive == 0).then(|| "no worker is alive".to_owned()));
     problems.extend(some(overview.steps.error, "step failed", "steps failed"));
+    problems.extend(some(
+        overview.steps.stale,
+        "step has changed input",
+        "steps have changed input",
+    ));
     problems.extend(some(overview.nodes.dead, "node is dead", "nodes are dead"));
     problems.extend(some(
         overview.deployments.on_hold,

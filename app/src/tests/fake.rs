@@ -57,6 +57,7 @@ use engine::blueprint::impact::{
 };
 use engine::blueprint::projection::RerunCause;
 use engine::blueprint::secret_uses::{SecretChange, SecretKind, SecretUseChange};
+use engine::catalog::OnInput;
 use engine::cluster::{EdgeKind, NoderoleKey};
 use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
@@ -770,6 +771,7 @@ pub fn consequences() -> Impact {
         lost_in_use: Some(0),
         irreversible: all(vec![touched(1, "store")]),
         downstream: vec![Downstream {
+            on_input: OnInput::Rerun,
             deployment: deployment("web"),
             noderoles: Counted {
                 count: 1_204,
@@ -966,7 +968,8 @@ impl Default for World {
             review: (n == 2).then_some(ReviewId(128)),
             blueprint: BlueprintNumber(120 + i64::try_from(n).expect("small")),
         };
-        let some = StateCounts { blocked: 1, todo: 1, transition: 1, active: 18, error: 1 };
+        let some =
+            StateCounts { blocked: 1, todo: 1, transition: 1, active: 18, error: 1, stale: 0 };
         let all_active = StateCounts { active: 24, ..StateCounts::default() };
         let states = [
             RunState::Running,

@@ -394,7 +394,7 @@ mod tests {
     use super::*;
 
     fn counts(blocked: i64, todo: i64, transition: i64, active: i64, error: i64) -> StateCounts {
-        StateCounts { blocked, todo, transition, active, error }
+        StateCounts { blocked, todo, transition, active, error, stale: 0 }
     }
 
     fn deployment(name: &str, steps: StateCounts) -> DeploymentSummary {

@@ -14,7 +14,7 @@ use engine::catalog::read::{
 use engine::catalog::version::is_equal_except_jigs;
 use engine::catalog::{
     Catalog, ConcurrencyGroup, ConcurrencyGroupMode, JigClass, Join, JoinAfter, JoinNeed,
-    MAX_ROLES, MAX_SCRIPT_BYTES, Needs, OnChange, OnError, Place, Role, RunPolicy,
+    MAX_ROLES, MAX_SCRIPT_BYTES, Needs, OnChange, OnError, OnInput, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
 use engine::ids::{ActionName, ConcurrencyGroupName};
@@ -189,6 +189,8 @@ roles:
     exclusive: false
     on-error: node
     on-change: keep
+    on-input: report
+    reads: [app/port, dns]
     join: {need: 2, after: end}
     priority: -5
     scripts: [shared/hello, 20-start]
@@ -231,6 +233,8 @@ roles:
             }),
             on_error: OnError::Node,
             on_change: OnChange::Keep,
+            on_input: OnInput::Report,
+            reads: vec![vec!["app".into(), "port".into()], vec!["dns".into()]],
             retries: 3,
             backoff: 90,
             timeout: 300,

@@ -68,6 +68,10 @@ CREATE TABLE step (
   output                 jsonb,
   output_run             bigint,
   results                jsonb,
+  input_hash             bytea CHECK (octet_length(input_hash) = 32),
+  input_version          int         NOT NULL DEFAULT 0 CHECK (input_version >= 0),
+  input_checked          int         NOT NULL DEFAULT 0 CHECK (input_checked >= 0),
+  stale                  boolean     NOT NULL DEFAULT false,
   CONSTRAINT step_applied_is_not_ahead CHECK (applied_generation <= generation),
   CONSTRAINT step_blocked_is_pending CHECK (state <> 'blocked' OR pending > 0),
   CONSTRAINT step_destructive_runs_once CHECK (
@@ -87,6 +91,9 @@ CREATE INDEX step_disruption_budget ON step (id)
     AND (state IN ('transition', 'error') OR failures > 0 OR NOT node_up);
 CREATE INDEX step_freezes ON step (node_id) WHERE state = 'error' AND freezes_node;
 CREATE INDEX step_generation ON step (generation);
+CREATE INDEX step_input ON step (rank, id)
+  WHERE input_version <> input_checked AND state = 'active' AND pending = 0;
+CREATE INDEX step_stale ON step (id) WHERE stale;
 CREATE INDEX step_node ON step (node_id, rank, id);
 CREATE INDEX step_other_action ON step (noderole_id) WHERE action <> 'run';
 CREATE INDEX step_ready ON step (concurrency_group_id, priority DESC, since, rank, id)
@@ -137,6 +144,14 @@ COMMENT ON COLUMN step.cause_by IS
 COMMENT ON COLUMN step.output IS 'The output that children use as input.';
 COMMENT ON COLUMN step.output_run IS 'The run that returned the output.';
 COMMENT ON COLUMN step.results IS 'The result of the last attempt, independent of its outcome.';
+COMMENT ON COLUMN step.input_hash IS
+  'The hash of the input from other noderoles that the applied run read. NULL: not known.';
+COMMENT ON COLUMN step.input_version IS
+  'Increases when the input may have changed. The worker compares the input while it differs from '
+  'input_checked.';
+COMMENT ON COLUMN step.input_checked IS 'The input_version for which the input was last compared.';
+COMMENT ON COLUMN step.stale IS
+  'The input differs from the input of the applied run, and the step does not run again by itself.';
 
 CREATE TABLE edge (
   child   uuid NOT NULL REFERENCES step,
@@ -175,6 +190,8 @@ CREATE TABLE run (
   cancel_requested      boolean     NOT NULL DEFAULT false,
   input                 jsonb,
   surroundings          jsonb,
+  input_hash            bytea CHECK (octet_length(input_hash) = 32),
+  input_version         int,
   result                jsonb,
   result_bytes          int         NOT NULL DEFAULT 0 CHECK (result_bytes >= 0),
   error                 text,
@@ -211,6 +228,7 @@ COMMENT ON COLUMN run.cause IS 'Why the step ran again although a result was app
 COMMENT ON COLUMN run.failures IS
   'The number of failed attempts of the step that were retried before. This run is attempt '
   'failures + 1.';
+COMMENT ON COLUMN run.input_version IS 'step.input_version when the input was read.';
 COMMENT ON COLUMN run.outcome IS 'unstarted: it ended in the queue, before a worker leased it.';
 COMMENT ON COLUMN run.superseded IS
   'A commit changed the step and canceled this run. The step continues with the new target.';

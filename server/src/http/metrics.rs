@@ -300,8 +300,9 @@ fn database_registry(numbers: &Numbers) -> Registry {
         ("transition", steps.transition),
         ("active", steps.active),
         ("error", steps.error),
+        ("stale", steps.stale),
     ];
-    register_by_state("steps", "Steps by state", &states);
+    register_by_state("steps", "Steps by state; stale ones are also active", &states);
     register_by_state(
         "runs_open",
         "Open runs by state",

@@ -21,6 +21,8 @@ pub struct Notifiers {
     pub leases: Arc<Leases>,
     /// The annealer: something may have become admissible.
     pub claims: Activator,
+    /// The comparison of inputs: the input of a step may have changed.
+    pub inputs: Activator,
     /// The heartbeat: a run was canceled.
     pub renewals: Activator,
 }
@@ -29,13 +31,17 @@ impl Notifiers {
     fn notify_all(&self) {
         self.leases.wake.notify_one();
         self.claims.activate();
+        self.inputs.activate();
         self.renewals.activate();
     }
 
     fn notify(&self, channel: &str) {
         match channel {
             CHANNEL_RUN => self.leases.wake.notify_one(),
-            CHANNEL_TODO => self.claims.activate(),
+            CHANNEL_TODO => {
+                self.claims.activate();
+                self.inputs.activate();
+            }
             CHANNEL_CANCEL => self.renewals.activate(),
             _ => {}
         }

@@ -4,5 +4,6 @@ pub mod annealer;
 pub mod health;
 pub mod heartbeat;
 pub(crate) mod housekeeping;
+pub mod inputs;
 pub mod listen;
 pub(crate) mod secrets;

@@ -15,6 +15,7 @@ mod running;
 mod scripts;
 mod signatures;
 mod ssh;
+mod stale;
 mod waiting;
 mod wrapper;
 mod wrapper_node;

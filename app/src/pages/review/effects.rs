@@ -6,6 +6,7 @@ use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Loss, NoderoleRerun, Touched};
 use engine::blueprint::projection::RerunCause;
 use engine::blueprint::secret_uses::{SecretChange, SecretKind, SecretUseChange};
+use engine::catalog::OnInput;
 use engine::cluster::phantom;
 use engine::counting::many;
 use engine::ids::ReviewId;
@@ -14,6 +15,15 @@ use leptos::prelude::*;
 use super::facts::{RetainedText, lost};
 use crate::addresses;
 use crate::components::{Icon, icon};
+
+/// What downstream noderoles do if their input changes.
+pub(super) fn on_changed_input(policy: OnInput) -> &'static str {
+    match policy {
+        OnInput::Rerun => "They run again after the change, if it changes their input.",
+        OnInput::Report => "If the change affects their input, they are reported and do not run.",
+        OnInput::Ignore => "They do not run again. Their next run uses the new input.",
+    }
+}
 
 #[component]
 pub(super) fn Effects(review: RwSignal<ReviewView>) -> impl IntoView {
@@ -26,10 +36,7 @@ fn sections(id: ReviewId, found: &Impact) -> AnyView {
     let downstream = found.downstream.iter().map(|group| {
         let title = format!("Downstream in {}", group.deployment);
         let up = group.in_use.map(|up| format!("{up} active now. "));
-        let note = format!(
-            "{}They depend on noderoles that restart or are removed, but do not change.",
-            up.unwrap_or_default()
-        );
+        let note = format!("{}{}", up.unwrap_or_default(), on_changed_input(group.on_input));
         let lines =
             group.noderoles.first.iter().map(|touched| line(touched, true, None)).collect_view();
         section(

@@ -3,16 +3,19 @@
 //! does not have.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use api::reviews::ReviewView;
 use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Loss, NoderoleRerun, Touched};
+use engine::catalog::OnInput;
 use engine::cluster::phantom;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
 use leptos::prelude::*;
 
 use super::changes::Changed;
+use super::effects::on_changed_input;
 use crate::addresses;
 use crate::components::{Icon, icon};
 
@@ -139,16 +142,21 @@ fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
     if downstream > 0 {
         let up = found.downstream.iter().map(|group| group.in_use).sum::<Option<usize>>();
         let up = up.map_or_else(String::new, |up| format!(", {up} active now"));
-        let places: Vec<String> =
+        let places: BTreeSet<String> =
             found.downstream.iter().map(|group| group.deployment.to_string()).collect();
+        let places: Vec<String> = places.into_iter().collect();
+        let policies: BTreeSet<OnInput> =
+            found.downstream.iter().map(|group| group.on_input).collect();
+        let policies: Vec<&str> = policies.into_iter().map(on_changed_input).collect();
         facts.push(ImpactLine {
             state: "warn",
             shape: Icon::Graph,
             lead: "Downstream:".into(),
             rest: format!(
-                "{} in {}{up}. They depend on noderoles that restart or are removed, but do not change.",
+                "{} in {}{up}. {}",
                 many(downstream, "noderole"),
-                first(&places, places.len())
+                first(&places, places.len()),
+                policies.join(" "),
             ),
             way: ("graph", "Graph".into()),
         });
@@ -428,6 +436,7 @@ mod tests {
             starts: all.clone().into(),
             irreversible: all.into(),
             downstream: vec![Downstream {
+                on_input: OnInput::Rerun,
                 deployment: DeploymentName::parse("web").unwrap(),
                 noderoles: Counted { count: 20_000, first: vec![at(1)] },
                 in_use: Some(7),
@@ -438,7 +447,7 @@ mod tests {
             lines(&found),
             [
                 "Can’t be undone: app on n1, app on n2, app on n3 and 997 more lose data when they run.",
-                "Downstream: 20000 noderoles in web, 7 active now. They depend on noderoles that restart or are removed, but do not change.",
+                "Downstream: 20000 noderoles in web, 7 active now. They run again after the change, if it changes their input.",
                 "Starts 1000 noderoles: app on n1, app on n2, app on n3 and 997 more.",
                 "Changes 2 noderoles on 1000 nodes. Nothing runs.",
             ]

@@ -6,6 +6,7 @@ use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Touched, WaveGroup};
 use engine::blueprint::secret_uses::SecretChange;
 use engine::blueprint::text::{HashDescriptions, Names};
+use engine::catalog::OnInput;
 use engine::counting::many;
 use engine::ids::ReviewId;
 use serde_json::Value;
@@ -217,7 +218,7 @@ pub(crate) fn impact_text(value: &Value) -> String {
         text += &format!("ACTIVE steps that are removed: {lost}\n");
     }
     if !told.downstream.is_empty() {
-        text += "Dependents that do not run again:\n";
+        text += "Dependents:\n";
         for behind in &told.downstream {
             let example = behind
                 .noderoles
@@ -225,7 +226,13 @@ pub(crate) fn impact_text(value: &Value) -> String {
                 .first()
                 .map(|first| format!(", such as {first}"))
                 .unwrap_or_default();
-            text += &format!("  {} in {}{example}\n", behind.noderoles.count, behind.deployment);
+            let effect = match behind.on_input {
+                OnInput::Rerun => "run again if their input changes",
+                OnInput::Report => "are reported if their input changes",
+                OnInput::Ignore => "do not run again",
+            };
+            let (count, place) = (behind.noderoles.count, &behind.deployment);
+            text += &format!("  {count} in {place} {effect}{example}\n");
         }
     }
     if !told.waves.is_empty() {

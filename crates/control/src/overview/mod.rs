@@ -128,6 +128,7 @@ impl Control {
         })?;
         let (steps, applied) =
             store::runs::blueprint_step_counts(&mut view, number).await.map_err(from_store)?;
+        let comparing = steps.comparing > 0;
         let steps = step_counts(steps);
         let in_the_way = match applied == all(&steps) {
             true => InTheWay::default(),
@@ -139,7 +140,7 @@ impl Control {
         };
         done(view).await?;
         Ok(BlueprintView {
-            progress: way(&steps, applied, in_the_way),
+            progress: progress(&steps, applied, comparing, in_the_way),
             steps,
             applied,
             blueprint: to_blueprint_summary(row)?,
@@ -164,6 +165,7 @@ impl Control {
             .await
             .map_err(|e| from_store(e.into()))?;
         let steps = store::runs::deployment_step_counts(&mut view, id).await.map_err(from_store)?;
+        let comparing = steps.comparing > 0;
         let steps = step_counts(steps);
         let in_the_way = match steps.active == all(&steps) {
             true => InTheWay::default(),
@@ -176,7 +178,7 @@ impl Control {
         done(view).await?;
         Ok(DeploymentProgress {
             deployment,
-            progress: way(&steps, steps.active, in_the_way),
+            progress: progress(&steps, steps.active, comparing, in_the_way),
             steps,
         })
     }
@@ -213,9 +215,12 @@ fn all(steps: &StateCounts) -> i64 {
 
 /// Whether a target has converged, is stuck or is under way. It is stuck if every obstacle needs a
 /// person. Blocked steps alone do not prove that: their parents may belong to another target and
-/// run. If not all ancestors were examined (`more`), one of them may run.
-fn way(steps: &StateCounts, applied: i64, in_the_way: InTheWay) -> Progress {
+/// run. If not all ancestors were examined (`more`), one of them may run. While inputs are compared,
+/// steps may run again. A stale step waits for a person.
+fn progress(steps: &StateCounts, applied: i64, comparing: bool, in_the_way: InTheWay) -> Progress {
     match in_the_way {
+        _ if applied == all(steps) && comparing => Progress::InProgress,
+        _ if applied == all(steps) && steps.stale > 0 => Progress::Stuck,
         _ if applied == all(steps) => Progress::Converged,
         InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => {
             Progress::Stuck
@@ -236,9 +241,10 @@ mod tests {
             transition,
             active,
             error,
+            stale: 0,
         };
         let way = |steps, applied, moving, resting| {
-            way(&steps, applied, InTheWay { moving, resting, more: false })
+            progress(&steps, applied, false, InTheWay { moving, resting, more: false })
         };
         assert_eq!(
             way(steps(0, 0, 0, 0, 0), 0, 0, 0),
@@ -276,7 +282,7 @@ mod tests {
         );
         let far = InTheWay { moving: 0, resting: 10_000, more: true };
         assert_eq!(
-            super::way(&steps(90_000, 0, 0, 3, 1), 3, far),
+            progress(&steps(90_000, 0, 0, 3, 1), 3, false, far),
             Progress::InProgress,
             "steps outside of the hold can run"
         );

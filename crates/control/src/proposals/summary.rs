@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::impact::{self, Counted, Impact, Loss, Touched};
 use engine::blueprint::secret_uses::SecretChange;
+use engine::catalog::OnInput;
 use engine::cluster::NodeDoc;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, RoleName};
 use engine::plan::effects::{NodeMove, Why};
@@ -94,9 +95,17 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Summ
     if !reruns.is_empty() {
         rest.push(format!("Runs again: {}.", text::first_of(&reruns, impact.restarts.count)));
     }
-    let downstream: usize = impact.downstream.iter().map(|d| d.noderoles.count).sum();
+    let downstream: usize = impact
+        .downstream
+        .iter()
+        .filter(|group| group.on_input == OnInput::Rerun)
+        .map(|group| group.noderoles.count)
+        .sum();
     if downstream > 0 {
-        rest.push(format!("Affects downstream: {}.", text::count(downstream, "noderole")));
+        rest.push(format!(
+            "Also runs again if the input changes: {}.",
+            text::count(downstream, "noderole")
+        ));
     }
     rest.extend(waits(effects));
     let kept: Vec<String> = impact.retained.first.iter().map(named).collect();
@@ -508,7 +517,7 @@ mod tests {
         let asked = said(&["Removes a."], &["Adds b.", "Adds c."]);
         let grave = said(
             &["Can’t be undone: x.", "Removes a."],
-            &["Adds b.", "Adds c.", "Affects downstream: 3."],
+            &["Adds b.", "Adds c.", "Also runs again if the input changes: 3 noderoles."],
         );
         assert_eq!(
             grave.short(&asked),

@@ -9,6 +9,7 @@ use api::runs::StateCounts;
 
 /// The numbers of steps for the API.
 pub(crate) fn step_counts(counts: store::runs::StateCounts) -> StateCounts {
-    let store::runs::StateCounts { blocked, todo, transition, active, error } = counts;
-    StateCounts { blocked, todo, transition, active, error }
+    let store::runs::StateCounts { blocked, todo, transition, active, error, stale, comparing } =
+        counts;
+    StateCounts { blocked, todo, transition, active, error, stale: stale + comparing }
 }

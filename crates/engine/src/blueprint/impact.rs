@@ -28,7 +28,7 @@ use super::projection::{Projection, RerunCause, StepChange, StepIntent};
 use super::secret_uses::{SecretChange, secret_changes};
 use crate::anneal::StepState;
 use crate::catalog::version::compare;
-use crate::catalog::{Catalog, ConcurrencyGroupMode};
+use crate::catalog::{Catalog, ConcurrencyGroupMode, OnInput};
 use crate::cluster::{Blueprint, EdgeDoc, EdgeKind, NoderoleDoc, NoderoleKey, phantom};
 use crate::data::{Change, ChangeKind};
 use crate::gate::Risk;
@@ -179,12 +179,15 @@ impl Loss {
     }
 }
 
-/// Noderoles of a deployment that depend on affected ones and do not run themselves.
+/// Noderoles of a deployment that depend on affected ones and that the change itself does not run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Downstream {
     /// Name of the deployment.
     pub deployment: DeploymentName,
+    /// What happens if their input changes.
+    #[serde(default)]
+    pub on_input: OnInput,
     #[serde(flatten)]
     pub noderoles: Counted<Touched>,
     /// Number of these noderoles that are ACTIVE now. Absent if the step states are not known.
@@ -331,8 +334,8 @@ pub struct Impact {
     pub lost_in_use: Option<usize>,
     /// Noderoles that lose data when they run. No later change can restore it.
     pub irreversible: Counted<Touched>,
-    /// Noderoles that depend on others that run again or are removed, and do not run themselves. By
-    /// deployment.
+    /// Noderoles that depend on others that run again, are added to a barrier or are removed. They
+    /// run when those are done, if their input has changed then. By deployment and policy.
     pub downstream: Vec<Downstream>,
     /// Order of the runs, at most 200 waves.
     pub waves: Vec<Wave>,
@@ -670,15 +673,23 @@ fn nodes(planned: &Planned<'_>) -> usize {
 /// A noderole with its node.
 type Placed<'a> = (NodeId, &'a NoderoleKey, &'a NoderoleDoc);
 
-/// The noderoles that depend on others that run again or are removed, and do not run themselves.
-/// They depend via hard edges, over any number of hops. Parents come before children.
+/// The noderoles that depend on others that run again or are removed, or whose parents change, and
+/// do not run themselves. They depend via hard edges, over any number of hops. Parents come before
+/// children. Noderoles without a run are not listed.
 pub fn below<'a>(planned: &Planned<'a>) -> Vec<Placed<'a>> {
     let again = running(planned.projection)
         .filter(|step| step.change != StepChange::New)
         .map(|step| step.noderole);
     let mut upstream: BTreeSet<NoderoleId> =
         again.chain(planned.projection.removed.iter().copied()).collect();
-    if upstream.is_empty() {
+    let rewired: BTreeSet<NoderoleId> = planned
+        .projection
+        .steps
+        .iter()
+        .filter(|step| step.change == StepChange::Keep && has_other_parents(planned, step))
+        .map(|step| step.noderole)
+        .collect();
+    if upstream.is_empty() && rewired.is_empty() {
         return Vec::new();
     }
     let own: BTreeSet<NoderoleId> = running(planned.projection).map(|step| step.noderole).collect();
@@ -690,26 +701,36 @@ pub fn below<'a>(planned: &Planned<'a>) -> Vec<Placed<'a>> {
             by_rank.entry(noderole.rank).or_default().push((*id, key, noderole));
         }
     }
+    let is_immediate = |noderole: &NoderoleDoc| {
+        planned.catalog.role(noderole.role).is_ok_and(|role| role.is_immediate())
+    };
     // Ranks rise along edges, so one pass meets every parent before its children.
     let mut found = Vec::new();
     for (node, key, noderole) in by_rank.into_values().flatten() {
         let depends =
             |edge: &EdgeDoc| edge.kind == EdgeKind::Hard && upstream.contains(&edge.parent);
-        if !noderole.parents.iter().any(depends) {
+        let id = key.id(node);
+        if !noderole.parents.iter().any(depends) && !rewired.contains(&id) {
             continue;
         }
-        let id = key.id(node);
         upstream.insert(id);
-        if !own.contains(&id) {
+        if !own.contains(&id) && !is_immediate(noderole) {
             found.push((node, key, noderole));
         }
     }
     found
 }
 
+fn has_other_parents(planned: &Planned<'_>, step: &StepIntent) -> bool {
+    let parents = |blueprint: &Blueprint| {
+        blueprint.noderole(step.node, &step.key).map(|(_, noderole)| noderole.parents.clone())
+    };
+    parents(planned.old) != parents(planned.new)
+}
+
 fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Downstream> {
     let names = Named(planned);
-    let mut found: BTreeMap<DeploymentName, (Vec<Touched>, usize)> = BTreeMap::new();
+    let mut found: BTreeMap<(DeploymentName, OnInput), (Vec<Touched>, usize)> = BTreeMap::new();
     for (node, key, noderole) in below(planned) {
         let id = key.id(node);
         let Some((deployment, fqdn)) = names.deployment(noderole.deployment).zip(names.fqdn(node))
@@ -717,16 +738,21 @@ fn downstream(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Vec<Down
             continue;
         };
         let step = StepId::of(id, &ActionName::run());
-        let (touched, in_use) = found.entry(deployment.clone()).or_default();
+        let on_input = planned
+            .catalog
+            .role(noderole.role)
+            .map_or_else(|_| OnInput::default(), |role| role.run.on_input);
+        let (touched, in_use) = found.entry((deployment.clone(), on_input)).or_default();
         *in_use +=
             usize::from(progress.is_some_and(|state| state(step) == Some(StepState::Active)));
         touched.push(Touched { noderole: key.clone(), fqdn, deployment, id });
     }
-    let group = |(deployment, (mut noderoles, in_use)): (DeploymentName, (Vec<Touched>, usize))| {
+    let groups = found.into_iter().map(|((deployment, on_input), (mut noderoles, in_use))| {
         noderoles.sort();
-        Downstream { deployment, noderoles: noderoles.into(), in_use: progress.map(|_| in_use) }
-    };
-    found.into_iter().map(group).collect()
+        let in_use = progress.map(|_| in_use);
+        Downstream { deployment, on_input, noderoles: noderoles.into(), in_use }
+    });
+    groups.collect()
 }
 
 /// The wave of each step that runs.

@@ -229,6 +229,14 @@ pub struct RunPolicy {
     pub on_error: OnError,
     /// The effect of changed data on an applied step.
     pub on_change: OnChange,
+    /// The effect of changed input from other noderoles on an applied step. Omitted if it is the
+    /// default, so that roles from before the field existed keep their hash.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_input: OnInput,
+    /// Paths of the values that the step reads, each as keys from the top. Without paths and wanted
+    /// attributes, it reads all data of its parents.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Vec<String>>,
     /// Number of failures before the step becomes ERROR. With 0, the first failure is an ERROR.
     pub retries: u32,
     /// Seconds until the first retry. Each further retry waits twice as long, at most one hour.
@@ -239,12 +247,12 @@ pub struct RunPolicy {
     pub join: Join,
     /// Steps with a higher priority start first. The default is 0. It is omitted if 0, so that
     /// roles from before the field existed keep their hash.
-    #[serde(skip_serializing_if = "is_usual")]
+    #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
 }
 
-fn is_usual(priority: &i32) -> bool {
-    *priority == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Default for RunPolicy {
@@ -256,6 +264,8 @@ impl Default for RunPolicy {
             concurrency_group: None,
             on_error: OnError::Descendants,
             on_change: OnChange::Rerun,
+            on_input: OnInput::Rerun,
+            reads: Vec::new(),
             retries: 0,
             backoff: 5,
             timeout: 3600,
@@ -338,6 +348,21 @@ pub enum OnChange {
     Rerun,
     /// The step keeps its applied result. Its next run uses the new data.
     Keep,
+}
+
+/// The effect of changed input on an applied step: data or output of other noderoles that it reads,
+/// or the members of a barrier.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OnInput {
+    /// The step runs again when its parents are done.
+    #[default]
+    Rerun,
+    /// The step keeps its result and is reported as stale.
+    Report,
+    /// The step keeps its result. Its next run uses the new input.
+    Ignore,
 }
 
 /// When enough of a step's parents have finished.

@@ -34,6 +34,7 @@ pub mod kept;
 mod layers;
 mod merge;
 pub mod number;
+mod reads;
 pub mod schema;
 pub mod secret;
 pub mod surroundings;
@@ -45,6 +46,7 @@ pub use layers::{
     layers, visible,
 };
 pub use merge::{contains, difference, merge, output};
+pub use reads::{ReadNoderole, input_hash};
 pub use secret::mask;
 
 /// Maximum size of one document, in bytes of its canonical form.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Found, Look};
 use crate::blueprint::impact::{placed, reason};
 use crate::blueprint::projection::{RerunCause, StepChange, StepIntent};
-use crate::catalog::{JigClass, Role};
+use crate::catalog::{JigClass, OnInput, Role};
 use crate::counting::{either, many};
 use crate::ids::JigName;
 
@@ -154,7 +154,7 @@ pub(super) fn simultaneous_restart(context: &Look<'_>, findings: &mut Found) {
 
 pub(super) fn stale_descendants(context: &Look<'_>, findings: &mut Found) {
     let Some(impact) = context.impact else { return };
-    for group in &impact.downstream {
+    for group in impact.downstream.iter().filter(|group| group.on_input != OnInput::Rerun) {
         let (count, what) = match group.in_use {
             Some(0) => continue,
             Some(active) => (active, "ACTIVE noderole"),
@@ -170,7 +170,7 @@ pub(super) fn stale_descendants(context: &Look<'_>, findings: &mut Found) {
         findings.add(
             group.deployment.to_string(),
             format!("{} {predicate} ({}, ...)", many(count, what), names.join(", ")),
-            "Add re-runs of the noderoles that need the new input",
+            "Add re-runs of the noderoles that need the new input, or set `on-input: rerun`",
         );
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::blueprint::impact::Planned;
 use engine::blueprint::{difference, impact};
-use engine::catalog::{Attrib, ConcurrencyGroupMode, JigClass, Role, RunPolicy, Script};
+use engine::catalog::{Attrib, ConcurrencyGroupMode, JigClass, OnInput, Role, RunPolicy, Script};
 use engine::cluster::{EdgeDoc, EdgeKind, NodeDoc, Skeleton};
 use engine::data::secret::{Descriptor, KnownSecret};
 use engine::gate::{Policy, Risk};
@@ -558,8 +558,16 @@ fn simultaneous_restart_is_warning() {
 
 #[test]
 fn stale_descendants_are_warning() {
-    let mut world = World::of(vec![role("base", &[]), role("app", &["base"])]);
-    world.commit(&[bind(WEB, 1, "app")]);
+    let of = |on_input| {
+        let mut app = role("app", &["base"]);
+        app.run.on_input = on_input;
+        let mut world = World::of(vec![role("base", &[]), app]);
+        world.commit(&[bind(WEB, 1, "app")]);
+        world
+    };
+    let world = of(OnInput::Rerun);
+    passes(&world, &world.change(&[rerun(1, "base")]), Check::StaleBelow);
+    let world = of(OnInput::Report);
     trips(
         &world,
         &world.change(&[rerun(1, "base")]),

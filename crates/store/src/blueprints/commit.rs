@@ -90,6 +90,7 @@ pub async fn commit_change(
     let removals = removal_steps(on, new).await?;
     let existing = project_steps(on, number, new, &removals).await?;
     set_step_states(on, number, new, &removals, unblocked, &existing).await?;
+    mark_changed_inputs(on, new).await?;
     project_jigs(on, new).await?;
     let mut moved =
         head::Entity::update_many().col_expr(head::Column::Number, Expr::value(number.0));
@@ -314,7 +315,7 @@ async fn removal_steps(
 
 /// Sets steps to *gone*.
 const GONE_STEPS: &str = "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
-    skipped = NULL, disruption_budget_ids = '{}', generation = $2, since = now() WHERE id = ANY($1)";
+    skipped = NULL, disruption_budget_ids = '{}', stale = false, generation = $2, since = now() WHERE id = ANY($1)";
 
 /// Marks noderoles as removed that the new blueprint does not contain.
 async fn remove_noderoles(
@@ -719,6 +720,23 @@ async fn set_step_states(
         return Ok(());
     }
     commit_steps(on, &Change::Commit(committed)).await
+}
+
+/// Marks the input of steps that may have changed: of steps with other parents, and of the children
+/// of changed steps and of steps on changed nodes. The worker compares them.
+async fn mark_changed_inputs(
+    on: &mut PgConnection,
+    new: &NewBlueprint<'_>,
+) -> Result<(), StoreError> {
+    let steps = &new.projection.steps;
+    let rewired: Vec<Uuid> = steps.iter().filter(|s| rewired(new, s)).map(|s| s.id.0).collect();
+    sqlx::query(include_str!("statements/mark_changed_inputs.sql"))
+        .bind(steps.iter().map(|s| s.id.0).collect::<Vec<_>>())
+        .bind(changed_nodes(new).map(|id| id.0).collect::<Vec<_>>())
+        .bind(rewired)
+        .execute(on)
+        .await?;
+    Ok(())
 }
 
 /// Inserts the first blueprint with its policy.

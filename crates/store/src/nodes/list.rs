@@ -141,16 +141,19 @@ pub async fn node_step_counts(
     nodes: &[NodeId],
 ) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    let rows: Vec<(Uuid, i64, i64, i64, i64, i64)> = sqlx::query_as(
+    let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
         "SELECT node_id, count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
          count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active' AND action = 'run'), \
-         count(*) FILTER (WHERE state = 'error') FROM step WHERE node_id = ANY($1) GROUP BY node_id",
+         count(*) FILTER (WHERE state = 'error'), \
+         count(*) FILTER (WHERE state = 'active' AND stale), \
+         count(*) FILTER (WHERE state = 'active' AND pending = 0 AND input_version <> input_checked) \
+         FROM step WHERE node_id = ANY($1) GROUP BY node_id",
     )
     .bind(ids)
     .fetch_all(connection)
     .await?;
-    let row = |(id, blocked, todo, transition, active, error)| {
-        (NodeId(id), StateCounts { blocked, todo, transition, active, error })
+    let row = |(id, blocked, todo, transition, active, error, stale, comparing)| {
+        (NodeId(id), (blocked, todo, transition, active, error, stale, comparing).into())
     };
     Ok(rows.into_iter().map(row).collect())
 }

@@ -18,6 +18,19 @@ pub struct StateCounts {
     pub transition: i64,
     pub active: i64,
     pub error: i64,
+    /// ACTIVE steps whose input has changed and that do not run again by themselves.
+    pub stale: i64,
+    /// ACTIVE steps whose input may have changed and is not compared yet.
+    pub comparing: i64,
+}
+
+/// The columns of [`StateCounts`] in their order.
+pub(crate) type CountsRow = (i64, i64, i64, i64, i64, i64, i64);
+
+impl From<CountsRow> for StateCounts {
+    fn from((blocked, todo, transition, active, error, stale, comparing): CountsRow) -> Self {
+        Self { blocked, todo, transition, active, error, stale, comparing }
+    }
 }
 
 /// Counts of one snapshot.
@@ -65,8 +78,14 @@ pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, S
         .column(step::Column::State)
         .expr(step::Column::Id.count())
         .into_tuple()
-        .all(&orm(connection))
+        .all(&orm(&mut *connection))
         .await?;
+    let (stale, comparing): (i64, i64) = sqlx::query_as(
+        "SELECT (SELECT count(*) FROM step WHERE stale), \
+         (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0)",
+    )
+    .fetch_one(&mut *connection)
+    .await?;
     let of =
         |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {
@@ -75,26 +94,33 @@ pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, S
         transition: of("transition"),
         active: of("active"),
         error: of("error"),
+        stale,
+        comparing,
     })
 }
 
 /// The steps by state whose last change or re-run is this blueprint, and the number of them that
-/// have applied it.
+/// have applied it. Steps with changed input count whatever their blueprint is, because the commit
+/// of this one may have changed it.
 pub async fn blueprint_step_counts(
     connection: &mut PgConnection,
     blueprint: BlueprintNumber,
 ) -> Result<(StateCounts, i64), StoreError> {
-    let (blocked, todo, transition, active, error, applied): (i64, i64, i64, i64, i64, i64) = sqlx::query_as(
+    let (blocked, todo, transition, active, error, stale, comparing, applied): (i64, i64, i64, i64, i64, i64, i64, i64) = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
          count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
          count(*) FILTER (WHERE state = 'error'), \
+         (SELECT count(*) FROM step WHERE stale), \
+         (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0) \
+           + (SELECT count(*) FROM step WHERE state IN ('blocked', 'todo', 'transition') AND cause LIKE 'data%'), \
          count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR immediate OR skipped IS NOT NULL)) \
          FROM step WHERE generation = $1",
     )
     .bind(blueprint.0)
     .fetch_one(connection)
     .await?;
-    Ok((StateCounts { blocked, todo, transition, active, error }, applied))
+    let counts = (blocked, todo, transition, active, error, stale, comparing).into();
+    Ok((counts, applied))
 }
 
 /// Steps of a deployment's noderoles by state.
@@ -102,16 +128,18 @@ pub async fn deployment_step_counts(
     connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<StateCounts, StoreError> {
-    let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
+    let counts: CountsRow = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
          count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
-         count(*) FILTER (WHERE s.state = 'error') \
+         count(*) FILTER (WHERE s.state = 'error'), \
+         count(*) FILTER (WHERE s.state = 'active' AND s.stale), \
+         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) \
          FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
     )
     .bind(deployment.0)
     .fetch_one(connection)
     .await?;
-    Ok(StateCounts { blocked, todo, transition, active, error })
+    Ok(counts.into())
 }
 
 /// Steps of a deployment's noderoles by state, without removed noderoles and without these.
@@ -121,10 +149,12 @@ pub async fn step_counts_except(
     noderoles: &[NoderoleId],
 ) -> Result<StateCounts, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
-    let (blocked, todo, transition, active, error): (i64, i64, i64, i64, i64) = sqlx::query_as(
+    let counts: CountsRow = sqlx::query_as(
         "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
          count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
-         count(*) FILTER (WHERE s.state = 'error') \
+         count(*) FILTER (WHERE s.state = 'error'), \
+         count(*) FILTER (WHERE s.state = 'active' AND s.stale), \
+         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) \
          FROM noderole r JOIN step s ON s.noderole_id = r.id \
          WHERE r.deployment_id = $1 AND s.action = 'run' AND r.id <> ALL($2)",
     )
@@ -132,7 +162,7 @@ pub async fn step_counts_except(
     .bind(ids)
     .fetch_one(connection)
     .await?;
-    Ok(StateCounts { blocked, todo, transition, active, error })
+    Ok(counts.into())
 }
 
 /// Runs queued within one hour.

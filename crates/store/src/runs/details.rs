@@ -36,6 +36,8 @@ pub struct RunFacts {
     /// The deployment in which the noderole is bound.
     pub deployment: DeploymentId,
     pub system_data: Value,
+    /// The version of the step's input before anything of it was read.
+    pub input_version: i32,
     /// The blueprint that last changed or re-ran the step.
     pub generation: BlueprintNumber,
     /// The blueprint in force when the run was claimed.
@@ -147,6 +149,7 @@ struct FactsRow {
     role_hash: Vec<u8>,
     deployment_id: Uuid,
     system_data: Value,
+    input_version: i32,
     generation: i64,
     blueprint_number: i64,
     target_root: Vec<u8>,
@@ -197,6 +200,7 @@ impl FactsRow {
             role_hash: hash(run, &self.role_hash)?,
             deployment: DeploymentId(self.deployment_id),
             system_data: self.system_data,
+            input_version: self.input_version,
             generation: BlueprintNumber(self.generation),
             target: BlueprintNumber(self.blueprint_number),
             target_root: hash(run, &self.target_root)?,
@@ -344,6 +348,8 @@ pub struct Seen {
     /// The minimum number of hard edges between it and the run's step. `None`: an ACTIVE step on
     /// the same node.
     pub distance: Option<u32>,
+    /// Whether the run's step reads from it: a hard parent, or one behind parents without a run.
+    pub is_read: bool,
     pub step: Arc<SeenStep>,
 }
 
@@ -352,6 +358,8 @@ pub struct Seen {
 pub struct SeenStep {
     pub step: StepId,
     pub rank: u32,
+    /// Whether it has no run: a milestone or a barrier.
+    pub immediate: bool,
     /// Whether it is ACTIVE. Only ACTIVE steps have an output.
     pub active: bool,
     /// Whether the row is marked as skipped. Documents do not contain that.
@@ -395,6 +403,7 @@ pub fn addresses(record: &Value) -> Vec<String> {
 struct StepDataRow {
     id: Uuid,
     rank: i32,
+    immediate: bool,
     active: bool,
     skipped: bool,
     noderole_id: Uuid,
@@ -423,6 +432,7 @@ impl StepDataRow {
         Ok(SeenStep {
             step: StepId(self.id),
             rank: self.rank.unsigned_abs(),
+            immediate: self.immediate,
             active: self.active,
             skipped: self.skipped,
             noderole: NoderoleId(self.noderole_id),
@@ -472,24 +482,53 @@ pub async fn visible_steps(
         .into_iter()
         .map(|row| Ok((row.id, Arc::new(row.into_step_data()?))))
         .collect::<Result<BTreeMap<_, _>, StoreError>>()?;
+    let mut parents_of: BTreeMap<StepId, Vec<StepId>> = BTreeMap::new();
+    for (child, parent) in &edges {
+        parents_of.entry(*child).or_default().push(*parent);
+    }
     let mut beside: BTreeMap<NodeId, Vec<&Arc<SeenStep>>> = BTreeMap::new();
     for step in rows.values().filter(|step| step.active) {
         beside.entry(step.node).or_default().push(step);
     }
+    let rows = &rows;
     let visible = run_steps.iter().map(|(step, node)| {
+        let read = read_steps(*step, &parents_of, rows);
         let by_distance = ancestor_distances(*step, &edges).into_iter();
-        let ancestors = by_distance.filter_map(|(ancestor, distance)| {
-            Some(Seen { distance: Some(distance), step: Arc::clone(rows.get(&ancestor.0)?) })
+        let ancestors = by_distance.filter_map(move |(ancestor, distance)| {
+            let step = Arc::clone(rows.get(&ancestor.0)?);
+            Some(Seen { distance: Some(distance), is_read: read.contains(&ancestor), step })
         });
         let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
         (
             *step,
             ancestors
-                .chain(beside.map(|other| Seen { distance: None, step: Arc::clone(other) }))
+                .chain(beside.map(|other| Seen {
+                    distance: None,
+                    is_read: false,
+                    step: Arc::clone(other),
+                }))
                 .collect(),
         )
     });
     Ok(visible.collect())
+}
+
+/// The hard parents of a step. Those without a run stand for their own hard parents.
+fn read_steps(
+    step: StepId,
+    parents: &BTreeMap<StepId, Vec<StepId>>,
+    rows: &BTreeMap<Uuid, Arc<SeenStep>>,
+) -> BTreeSet<StepId> {
+    let is_immediate = |id: &StepId| rows.get(&id.0).is_some_and(|row| row.immediate);
+    let (mut found, mut open) = (BTreeSet::new(), vec![step]);
+    while let Some(next) = open.pop() {
+        for parent in parents.get(&next).into_iter().flatten() {
+            if found.insert(*parent) && is_immediate(parent) {
+                open.push(*parent);
+            }
+        }
+    }
+    found
 }
 
 /// These steps, and all ACTIVE steps on these nodes.
@@ -566,6 +605,9 @@ pub struct Given<'r> {
     pub input: &'r Value,
     /// Further data for the run, with secrets as references.
     pub surroundings: &'r Value,
+    /// The hash of the input from other noderoles ([`engine::data::input_hash`]).
+    /// `None` for a removal, which reads the input of an earlier run.
+    pub input_hash: Option<Hash>,
 }
 
 /// Stores the inputs and surroundings of runs and journals that they run. Returns the runs that
@@ -581,6 +623,13 @@ pub async fn record_inputs(
         .bind(inputs.iter().map(|inputs| inputs.facts.run.0).collect::<Vec<_>>())
         .bind(inputs.iter().map(|inputs| inputs.input).collect::<Vec<_>>())
         .bind(inputs.iter().map(|inputs| inputs.surroundings).collect::<Vec<_>>())
+        .bind(
+            inputs
+                .iter()
+                .map(|i| i.input_hash.map(|hash| hash.as_bytes().to_vec()))
+                .collect::<Vec<_>>(),
+        )
+        .bind(inputs.iter().map(|inputs| inputs.facts.input_version).collect::<Vec<_>>())
         .fetch_all(&mut *transaction)
         .await?;
     let kept: BTreeSet<RunId> = kept.into_iter().map(RunId).collect();

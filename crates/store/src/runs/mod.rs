@@ -21,6 +21,7 @@ mod claim;
 mod counts;
 mod details;
 mod facts;
+mod inputs;
 mod leases;
 mod list;
 mod log;
@@ -43,6 +44,9 @@ pub use details::{
     visible_steps,
 };
 pub use facts::{Witness, ensure_facts};
+pub use inputs::{
+    ChangedInput, ComparedInput, InputFinding, changed_inputs, pass_on_changed_inputs, settle_input,
+};
 pub use leases::{Leased, Renewed, lease_runs, renew_runs};
 #[cfg(test)]
 pub(crate) use list::run_query;

@@ -497,17 +497,13 @@ async fn store_results(
     if steps.is_empty() {
         return Ok(Vec::new());
     }
-    sqlx::query(
-        "UPDATE step s SET results = k.results, output = coalesce(k.output, s.output),
-           output_run = CASE WHEN k.output IS NULL THEN s.output_run ELSE k.run END
-         FROM unnest($1::uuid[], $2::bigint[], $3::jsonb[], $4::jsonb[]) AS k (id, run, results, output) WHERE s.id = k.id",
-    )
-    .bind(steps)
-    .bind(runs)
-    .bind(results)
-    .bind(outputs)
-    .execute(&mut *transaction)
-    .await?;
+    sqlx::query(include_str!("statements/store_results.sql"))
+        .bind(steps)
+        .bind(runs)
+        .bind(results)
+        .bind(outputs)
+        .execute(&mut *transaction)
+        .await?;
     let mut events = Vec::new();
     for (node, told) in nodes {
         for (run, _, step, end) in told {

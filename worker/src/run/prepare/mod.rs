@@ -30,6 +30,7 @@
 
 use std::sync::Arc;
 
+use engine::Hash;
 use engine::data::check_seen;
 use engine::data::surroundings;
 use engine::ids::{Fqdn, NodeId, RunId, StepId};
@@ -41,6 +42,7 @@ use store::runs::{Approval, Given, KeptResult, RunFacts, Seen};
 use store::workers::WorkerId;
 
 mod chain;
+mod input;
 mod resolve;
 mod rows;
 mod visible;
@@ -48,7 +50,7 @@ mod visible;
 use self::chain::Verified;
 use self::resolve::Resolved;
 use self::rows::{check_jig, check_start};
-use self::visible::{run_context, see, stored_input};
+use self::visible::{own_data, own_step, run_context, see, stored_input};
 use super::refusal::{Refusal, broken};
 use super::signatures::SignatureVerifier;
 use crate::database::batching::Batcher;
@@ -93,6 +95,7 @@ struct StoredInput {
     facts: Arc<RunFacts>,
     input: Arc<Value>,
     surroundings: Arc<Value>,
+    input_hash: Option<Hash>,
 }
 
 /// Prepares runs.
@@ -149,19 +152,24 @@ impl Preparer {
         if !role.has(&facts.action) {
             return Err(broken(format!("role {} has no action {}", role.name, facts.action)));
         }
-        let below = self.below(&facts, seen).await?;
+        let below = self.below(facts.target_root, (facts.head, facts.head_root), seen).await?;
         let last = facts.before.as_ref().and_then(|before| before.input.as_ref());
         let layered = match last {
             Some(input) => stored_input(input)?,
-            None => see(&facts, &desired, &role, &below)?,
+            None => see(own_step(&facts), own_data(&facts, &desired, &role), &below)?,
         };
         check_seen(&layered.value)?;
+        let input_hash = match last {
+            Some(_) => None,
+            None => Some(input::hash_input(&role, &below, &layered.value)?),
+        };
         let surroundings = Arc::new(run_context(&facts, &desired.node, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
         let stored = StoredInput {
             facts: Arc::clone(&facts),
             input,
             surroundings: Arc::clone(&surroundings),
+            input_hash,
         };
         if !self.store_inputs.execute(stored).await? {
             return Err(Refusal::LeaseLost(run));
@@ -231,6 +239,7 @@ async fn store_inputs(
         facts: &stored.facts,
         input: &stored.input,
         surroundings: &stored.surroundings,
+        input_hash: stored.input_hash,
     });
     let runs = store::runs::record_inputs(pool, worker, &given.collect::<Vec<_>>()).await?;
     Ok(inputs.iter().map(|stored| runs.contains(&stored.facts.run)).collect())

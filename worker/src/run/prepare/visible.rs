@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use engine::Hash;
 use engine::catalog::Role;
 use engine::cluster::{NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
 use engine::data::surroundings::{self, AttemptResult, Carried, OwnNode};
-use engine::data::{Contribution, DataError, Layered, OwnData, RunSources, StepOutput, visible};
+use engine::data::{
+    Contribution, DataError, Layered, OwnData, ReadNoderole, RunSources, StepOutput, visible,
+};
 use engine::ids::{
     ActionName, BlueprintNumber, DeploymentName, Fqdn, NodeId, RoleName, RunId, StepId,
 };
@@ -23,17 +26,19 @@ use crate::run::refusal::{Refusal, named};
 /// A visible step with its documents.
 pub(super) struct VisibleNoderole {
     distance: Option<u32>,
+    /// Whether the run's step reads from it.
+    is_read: bool,
     step: Arc<SeenStep>,
     role: Arc<Role>,
     documents: Documents,
 }
 
-/// The documents of a visible step under one target.
-struct Documents {
+/// The documents of a noderole under one target.
+pub(super) struct Documents {
     node: Arc<NodeDoc>,
-    noderole: NoderoleDoc,
+    pub(super) noderole: NoderoleDoc,
     /// The deployment's data for the role.
-    deployment: Value,
+    pub(super) deployment: Value,
 }
 
 impl VisibleNoderole {
@@ -50,6 +55,20 @@ impl VisibleNoderole {
             },
             output: StepOutput { value: &self.step.output, run: self.step.output_run },
         }
+    }
+
+    /// Returns `None` if the run's step does not read from it.
+    pub(super) fn read(&self) -> Option<Result<ReadNoderole<'_>, Refusal>> {
+        let node = &self.documents.node;
+        self.is_read.then(|| {
+            Ok(ReadNoderole {
+                noderole: self.step.noderole,
+                fqdn: &node.fqdn,
+                addresses: record::addresses(node)?,
+                attribs: &self.role.attribs,
+                seen: self.contribution(),
+            })
+        })
     }
 
     /// Returns `None` if the step's deployment is not an ancestor.
@@ -71,26 +90,24 @@ impl VisibleNoderole {
 }
 
 impl Preparer {
-    /// Returns the visible steps and their nodes with the documents of the run's target. A step
-    /// that is newer than that target gets the documents in force. A row without a document is
-    /// refused.
+    /// Returns the visible steps and their nodes with the documents of the target with the root
+    /// `own`. A step that is newer than that target gets the documents in force. A row that differs
+    /// from its document is refused.
     pub(super) async fn below(
         &self,
-        facts: &RunFacts,
+        own: Hash,
+        (number, head): (BlueprintNumber, Hash),
         seen: Vec<Seen>,
     ) -> Result<Vec<VisibleNoderole>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
-        let (own, head) = (
-            self.objects.root(facts.target_root).await?,
-            self.objects.root(facts.head_root).await?,
-        );
-        for Seen { distance, step } in seen {
+        let (own, head) = (self.objects.root(own).await?, self.objects.root(head).await?);
+        for Seen { distance, is_read, step } in seen {
             let key =
                 NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
-            let row_check = Differs { key: format!("{key} on {}", step.fqdn), target: facts.head };
+            let row_check = Differs { key: format!("{key} on {}", step.fqdn), target: number };
             // The id is a function of the node and the key, in every target.
             row_check.expect_equal("step", "noderole_id", step.noderole, key.id(step.node))?;
-            if step.head == facts.head
+            if step.head == number
                 && let Some(Documents { node, noderole, .. }) =
                     self.documents(&head, step.node, &key).await?
             {
@@ -117,13 +134,13 @@ impl Preparer {
             };
             let Some(documents) = documents else { continue };
             let role = self.objects.role(documents.noderole.role).await?;
-            below.push(VisibleNoderole { distance, step, role, documents });
+            below.push(VisibleNoderole { distance, is_read, step, role, documents });
         }
         Ok(below)
     }
 
     /// Reads the documents of a noderole under a root.
-    async fn documents(
+    pub(super) async fn documents(
         &self,
         root: &RootDoc,
         node: NodeId,
@@ -169,10 +186,25 @@ pub(super) fn run_context(
         .map_err(|error| Refusal::Data(DataError::NotCanonical { reason: error.to_string() }))
 }
 
+/// The own data of a run's noderole.
+pub(super) fn own_data<'a>(
+    facts: &'a RunFacts,
+    desired: &'a Desired,
+    role: &'a Role,
+) -> OwnData<'a> {
+    OwnData {
+        template: &role.template,
+        profiles: &[],
+        deployment_role: desired.role.as_ref().map_or(&Value::Null, |role| &role.data),
+        system: &facts.system_data,
+        user: &desired.noderole.data,
+    }
+}
+
+/// The data that a run of this step sees.
 pub(super) fn see(
-    facts: &RunFacts,
-    desired: &Desired,
-    role: &Role,
+    step: StepId,
+    own: OwnData<'_>,
     below: &[VisibleNoderole],
 ) -> Result<Layered, DataError> {
     visible(&RunSources {
@@ -185,14 +217,8 @@ pub(super) fn see(
             .iter()
             .filter_map(|seen| Some((seen.distance?, seen.contribution())))
             .collect(),
-        step: own_step(facts),
-        own: OwnData {
-            template: &role.template,
-            profiles: &[],
-            deployment_role: desired.role.as_ref().map_or(&Value::Null, |role| &role.data),
-            system: &facts.system_data,
-            user: &desired.noderole.data,
-        },
+        step,
+        own,
     })
 }
 

@@ -20,7 +20,7 @@ use crate::canonical::{Hash, Object};
 use crate::catalog::version;
 use crate::catalog::{
     Attrib, ConcurrencyGroup, ConcurrencyGroupMode, Flags, JigClass, Join, JoinAfter, JoinNeed,
-    MAX_ROLES, Needs, OnChange, OnError, Place, RunPolicy, Script,
+    MAX_ROLES, Needs, OnChange, OnError, OnInput, Place, RunPolicy, Script,
 };
 use crate::data::schema::{misfits, schema_defects};
 use crate::ids::{
@@ -192,6 +192,8 @@ const ROLE: Keys = Keys {
         "exclusive",
         "on-error",
         "on-change",
+        "on-input",
+        "reads",
         "join",
         "actions",
         "scripts",
@@ -839,7 +841,7 @@ impl Reader<'_> {
         let map = match get(entries, "map") {
             Some(node) => {
                 let text = self.text(node, &what, "map")?;
-                self.data_path(text, node.at, &what)?
+                self.data_path(text, node.at, &what, "map")?
             }
             None => {
                 let map = name.value.as_str().replace('-', "/");
@@ -849,7 +851,7 @@ impl Reader<'_> {
                 );
                 let severity = if self.foreign { Severity::Warning } else { Severity::Note };
                 self.add_finding_with_advice(severity, name.at, finding, advice);
-                self.data_path(&map, name.at, &what)?
+                self.data_path(&map, name.at, &what, "map")?
             }
         };
         let default = match get(entries, "default") {
@@ -882,14 +884,23 @@ impl Reader<'_> {
         })
     }
 
+    fn read_paths(&mut self, entries: &[Entry], owner: &str) -> Vec<Vec<String>> {
+        let mut paths = Vec::new();
+        for node in self.items(entries, "reads", owner) {
+            let text = self.text(node, owner, "reads");
+            paths.extend(text.and_then(|text| self.data_path(text, node.at, owner, "reads")));
+        }
+        paths
+    }
+
     /// Parses `a/b/c` as keys from the top.
-    fn data_path(&mut self, text: &str, at: At, owner: &str) -> Option<Vec<String>> {
+    fn data_path(&mut self, text: &str, at: At, owner: &str, key: &str) -> Option<Vec<String>> {
         let keys: Vec<String> =
             text.split('/').filter(|key| !key.is_empty()).map(str::to_owned).collect();
         if keys.is_empty() || keys.len() > super::MAX_DEPTH {
             self.error(
                 at,
-                format!("The map {} of {owner} is not a path such as \"app/port\"", quoted(text)),
+                format!("The {key} {} of {owner} is not a path such as \"app/port\"", quoted(text)),
             );
             return None;
         }
@@ -902,6 +913,8 @@ impl Reader<'_> {
         let place = [("on", Place::On), ("for", Place::For)];
         let on_error = [("descendants", OnError::Descendants), ("node", OnError::Node)];
         let on_change = [("rerun", OnChange::Rerun), ("keep", OnChange::Keep)];
+        let on_input =
+            [("rerun", OnInput::Rerun), ("report", OnInput::Report), ("ignore", OnInput::Ignore)];
         RunPolicy {
             needs: self.word(entries, owner, "needs", &needs).unwrap_or(defaults.needs),
             place: self.word(entries, owner, "place", &place).unwrap_or(defaults.place),
@@ -911,6 +924,8 @@ impl Reader<'_> {
             on_change: self
                 .word(entries, owner, "on-change", &on_change)
                 .unwrap_or(defaults.on_change),
+            on_input: self.word(entries, owner, "on-input", &on_input).unwrap_or(defaults.on_input),
+            reads: self.read_paths(entries, owner),
             retries: self
                 .number(entries, owner, "retries", 0..=MAX_RETRIES)
                 .unwrap_or(defaults.retries),

@@ -4,7 +4,7 @@ WITH seen AS MATERIALIZED (
   SELECT s.id FROM unnest($2::uuid[]) AS o (id)
   CROSS JOIN LATERAL (
     SELECT id FROM step WHERE node_id = o.id AND state = 'active' AND action = 'run' OFFSET 0) s)
-SELECT s.id, s.rank, s.state = 'active' AS active,
+SELECT s.id, s.rank, s.immediate, s.state = 'active' AS active,
   s.skipped IS NOT NULL AS skipped, s.noderole_id, n.role, n.instance, n.role_hash, n.deployment_id,
   n.system_data, n.data, CASE WHEN s.state = 'active' THEN s.output END AS output, s.output_run,
   s.node_id, o.fqdn, o.phantom,

@@ -1,0 +1,54 @@
+//! The hash of the input that a step reads from other noderoles, for a run and for an applied step.
+
+use engine::Hash;
+use engine::catalog::{OnInput, Role};
+use engine::cluster::NoderoleKey;
+use engine::data::{OwnData, input_hash};
+use engine::ids::RoleName;
+use serde_json::Value;
+use store::runs::{ChangedInput, Seen};
+
+use super::Preparer;
+use super::visible::{VisibleNoderole, see};
+use crate::run::refusal::{Refusal, named};
+
+/// The hash of the input of a run that sees these noderoles.
+pub(super) fn hash_input(
+    role: &Role,
+    below: &[VisibleNoderole],
+    visible: &Value,
+) -> Result<Hash, Refusal> {
+    let read = below.iter().filter_map(VisibleNoderole::read).collect::<Result<Vec<_>, _>>()?;
+    Ok(input_hash(role, &read, visible)?)
+}
+
+impl Preparer {
+    /// The hash of the input that the step would read now, and what its role does about a change.
+    /// `None` if the noderole is not in the target.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn current_input(
+        &self,
+        step: &ChangedInput,
+        seen: Vec<Seen>,
+    ) -> Result<Option<(Hash, OnInput)>, Refusal> {
+        let root = self.objects.root(step.head_root).await?;
+        let key =
+            NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
+        let Some(documents) = self.documents(&root, step.node, &key).await? else {
+            return Ok(None);
+        };
+        let role = self.objects.role(documents.noderole.role).await?;
+        let below = self.below(step.head_root, (step.head, step.head_root), seen).await?;
+        let own = OwnData {
+            template: &role.template,
+            profiles: &[],
+            deployment_role: &documents.deployment,
+            system: &step.system_data,
+            user: &documents.noderole.data,
+        };
+        let visible = see(step.step, own, &below)?;
+        Ok(Some((hash_input(&role, &below, &visible.value)?, role.run.on_input)))
+    }
+}

@@ -1,0 +1,98 @@
+//! Compares the input of applied steps with what they read, and runs stale steps again.
+//!
+//! The store marks steps whose input may have changed ([`store::runs::changed_inputs`]). Most
+//! comparisons find the same input, because a parent ran again with the same output.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use background::{Failure, Outcome, Task, TaskResult};
+use engine::catalog::OnInput;
+use engine::ids::{NodeId, StepId};
+use store::runs::{self, ChangedInput, ComparedInput, InputFinding, Seen};
+
+use crate::run::runner::Runner;
+
+/// Maximum steps whose input is read at once.
+const BATCH: i64 = 100;
+
+/// Compares the inputs of steps.
+pub struct CompareInputs {
+    /// Reads documents and computes the hash, like for a run.
+    pub runner: Arc<Runner>,
+    /// Interval of the sweep that makes up for lost notifications.
+    pub sweep: Duration,
+}
+
+impl Task for CompareInputs {
+    fn name(&self) -> &'static str {
+        "compare-inputs"
+    }
+
+    fn purpose(&self) -> &'static str {
+        "Runs steps again whose input has changed since their last run."
+    }
+
+    fn period(&self) -> Duration {
+        self.sweep
+    }
+
+    async fn run(&mut self) -> TaskResult {
+        let mut again = 0;
+        loop {
+            let found = self.compare_batch().await;
+            let (compared, reruns) =
+                found.map_err(|error| Failure::logged("Cannot compare inputs", error))?;
+            again += reruns;
+            if compared == 0 {
+                break;
+            }
+        }
+        Ok(Outcome::counted(again, "Rerun:", "step", "steps", "No step is stale."))
+    }
+}
+
+impl CompareInputs {
+    /// Returns how many steps it compared, and how many of them run again.
+    async fn compare_batch(&self) -> Result<(usize, u64), store::StoreError> {
+        let pool = &self.runner.preparer.pool;
+        let changed = runs::changed_inputs(pool, BATCH).await?;
+        let (immediate, steps): (Vec<_>, Vec<_>) =
+            changed.iter().partition(|changed| changed.immediate);
+        if !immediate.is_empty() {
+            let immediate: Vec<(StepId, i32)> =
+                immediate.iter().map(|changed| (changed.step, changed.version)).collect();
+            runs::pass_on_changed_inputs(pool, &immediate).await?;
+        }
+        let of: Vec<(StepId, NodeId)> = steps.iter().map(|step| (step.step, step.node)).collect();
+        let mut seen: BTreeMap<StepId, Vec<Seen>> = runs::visible_steps(pool, &of).await?;
+        let (mut compared, mut again) = (immediate.len(), 0);
+        for step in steps {
+            let seen = seen.remove(&step.step).unwrap_or_default();
+            let Some(finding) = self.compare(step, seen).await else { continue };
+            let result = ComparedInput { step: step.step, version: step.version, finding };
+            again += u64::from(runs::settle_input(pool, result).await?);
+            compared += 1;
+        }
+        Ok((compared, again))
+    }
+
+    /// Returns `None` if the input cannot be read. The next sweep tries again.
+    async fn compare(&self, step: &ChangedInput, seen: Vec<Seen>) -> Option<InputFinding> {
+        let (hash, policy) = match self.runner.preparer.current_input(step, seen).await {
+            Ok(found) => found?,
+            Err(error) => {
+                tracing::warn!(step = %step.step, %error, "cannot compare the input of a step");
+                return None;
+            }
+        };
+        Some(match (step.applied, policy) {
+            (None, _) => InputFinding::Unknown(hash),
+            (Some(applied), _) if applied == hash => InputFinding::Same,
+            (Some(_), OnInput::Rerun) => InputFinding::Rerun,
+            (Some(_), OnInput::Report) => InputFinding::Reported,
+            (Some(_), OnInput::Ignore) => InputFinding::Ignored,
+        })
+    }
+}

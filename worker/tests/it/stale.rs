@@ -1,0 +1,195 @@
+//! Steps whose input from other noderoles changes run again, are reported or stay, by role.
+
+use std::fs;
+
+use engine::anneal::Why;
+use engine::catalog::{JigClass, OnInput};
+use serde_json::json;
+
+use crate::cluster::{Cluster, bind, role};
+use crate::process::{Running, quick};
+use crate::ssh::Bed;
+
+const APP: &str = "#!/bin/sh
+echo \"app $GANTRY_DATA_PORT\" >>ran
+[ ! -e version ] || printf '{\"version\": \"%s\"}' \"$(cat version)\" >\"$GANTRY_OUTPUT\"
+";
+
+const PROXY: &str = "#!/bin/sh
+echo \"proxy $GANTRY_DATA_PORT $GANTRY_DATA_VERSION\" >>ran
+";
+
+/// The lines that the scripts wrote on a node.
+fn ran(cluster: &Cluster, node: usize) -> Vec<String> {
+    let text = fs::read_to_string(cluster.nodes[node].root.join("ran")).unwrap_or_default();
+    text.lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+/// Waits until no input is left to compare and no step is due.
+async fn settled(cluster: &Cluster) {
+    let open = "SELECT count(*) FROM step WHERE state NOT IN ('active', 'gone')
+        OR (state = 'active' AND input_version <> input_checked)";
+    for _ in 0..300 {
+        let open: i64 = sqlx::query_scalar(open).fetch_one(cluster.pool()).await.expect("a number");
+        if open == 0 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("steps are still due, or inputs are not compared");
+}
+
+async fn stale(cluster: &Cluster, node: usize, role: &str) -> bool {
+    sqlx::query_scalar("SELECT stale FROM step WHERE id = $1")
+        .bind(cluster.step(node, role).0)
+        .fetch_one(cluster.pool())
+        .await
+        .expect("the step")
+}
+
+async fn app_and_proxy(policy: OnInput) -> Cluster {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("app", APP, |_| ()).await;
+    cluster.add_script_role("proxy", PROXY, |role| role.run.on_input = policy).await;
+    let port = json!({"port": 1});
+    cluster.commit(&[bind(0, "app").data(port), bind(0, "proxy").after(0, "app")]).await;
+    cluster
+}
+
+#[tokio::test]
+async fn changed_data_of_parent_reruns_child_over_ssh() {
+    let mut bed = Bed::of(1).await;
+    bed.cluster.add_script_role("app", APP, |_| ()).await;
+    bed.cluster.add_script_role("proxy", PROXY, |_| ()).await;
+    let port = |port| json!({"port": port});
+    bed.cluster.commit(&[bind(0, "app").data(port(1)), bind(0, "proxy").after(0, "app")]).await;
+    let worker = bed.worker();
+    bed.cluster.reaches(0, "proxy", "active").await;
+    settled(&bed.cluster).await;
+    bed.cluster.commit(&[bind(0, "app").data(port(2))]).await;
+    settled(&bed.cluster).await;
+    assert_eq!(ran(&bed.cluster, 0), ["app 1", "proxy 1", "app 2", "proxy 2"]);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn output_reruns_child_only_if_it_changes() {
+    let cluster = app_and_proxy(OnInput::Rerun).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "proxy", "active").await;
+    settled(&cluster).await;
+    let again = || async {
+        store::runs::rerun_step(cluster.pool(), cluster.step(0, "app"), Why::Drift)
+            .await
+            .expect("a re-run");
+        settled(&cluster).await;
+    };
+    again().await;
+    assert_eq!(ran(&cluster, 0), ["app 1", "proxy 1", "app 1"], "the same output");
+    fs::write(cluster.nodes[0].root.join("version"), "v2").expect("the folder is ours");
+    again().await;
+    assert_eq!(ran(&cluster, 0)[3..], ["app 1", "proxy 1 v2"]);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn members_of_barrier_rerun_its_children() {
+    let mut cluster = Cluster::of(3).await;
+    cluster.add_script_role("app", APP, |_| ()).await;
+    cluster.add_script_role("proxy", PROXY, |_| ()).await;
+    let mut barrier = role("apps", JigClass::Noop);
+    barrier.flags.milestone = true;
+    cluster.add_role(barrier).await;
+    let barrier = || bind(2, "apps").after(0, "app");
+    cluster
+        .commit(&[
+            bind(0, "app"),
+            bind(1, "app"),
+            barrier().after(1, "app"),
+            bind(2, "proxy").after(2, "apps"),
+        ])
+        .await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(2, "proxy", "active").await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 2).len(), 1);
+    cluster.commit(&[barrier()]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 2).len(), 2, "a member left");
+    cluster.commit(&[barrier().after(1, "app")]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 2).len(), 3, "a member came");
+    cluster.commit(&[bind(1, "app").data(json!({"port": 5}))]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 2).len(), 4, "a member changed");
+    assert_eq!(ran(&cluster, 0).len(), 1, "the other member reads nothing");
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn report_policy_marks_step_stale_until_it_runs() {
+    let mut cluster = app_and_proxy(OnInput::Report).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "proxy", "active").await;
+    cluster.commit(&[bind(0, "app").data(json!({"port": 2}))]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 0), ["app 1", "proxy 1", "app 2"]);
+    assert!(stale(&cluster, 0, "proxy").await);
+    let mut connection = cluster.server().acquire().await.expect("a connection");
+    let counts =
+        store::runs::deployment_step_counts(&mut connection, cluster.system).await.expect("counts");
+    assert_eq!((counts.active, counts.stale, counts.comparing), (2, 1, 0));
+    store::runs::rerun_step(cluster.pool(), cluster.step(0, "proxy"), Why::Data)
+        .await
+        .expect("a re-run");
+    settled(&cluster).await;
+    assert!(!stale(&cluster, 0, "proxy").await);
+    assert_eq!(ran(&cluster, 0).last().map(String::as_str), Some("proxy 2"));
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn ignore_policy_keeps_result_without_report() {
+    let mut cluster = app_and_proxy(OnInput::Ignore).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "proxy", "active").await;
+    cluster.commit(&[bind(0, "app").data(json!({"port": 2}))]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 0), ["app 1", "proxy 1", "app 2"]);
+    assert!(!stale(&cluster, 0, "proxy").await);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn destructive_child_is_reported_and_never_repeated() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("app", APP, |_| ()).await;
+    cluster.add_script_role("wipe", PROXY, |role| role.flags.destructive = true).await;
+    cluster.commit(&[bind(0, "app"), bind(0, "wipe").after(0, "app")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "wipe", "active").await;
+    cluster.commit(&[bind(0, "app").data(json!({"port": 2}))]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 0), ["app", "proxy", "app 2"]);
+    assert!(stale(&cluster, 0, "wipe").await);
+    worker.stop().await;
+}
+
+#[tokio::test]
+async fn declared_reads_limit_what_reruns_child() {
+    let mut cluster = Cluster::of(1).await;
+    cluster.add_script_role("app", APP, |_| ()).await;
+    let reads = |role: &mut engine::catalog::Role| role.run.reads = vec![vec!["port".into()]];
+    cluster.add_script_role("proxy", PROXY, reads).await;
+    let app = |port: i64, name: &str| bind(0, "app").data(json!({"port": port, "name": name}));
+    cluster.commit(&[app(1, "a"), bind(0, "proxy").after(0, "app")]).await;
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "proxy", "active").await;
+    cluster.commit(&[app(1, "b")]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 0), ["app 1", "proxy 1", "app 1"]);
+    cluster.commit(&[app(2, "b")]).await;
+    settled(&cluster).await;
+    assert_eq!(ran(&cluster, 0)[3..], ["app 2", "proxy 2"]);
+    worker.stop().await;
+}
