@@ -120,7 +120,7 @@ fn thing(event: &Event) -> String {
         Event::Step { noderole, .. } => format!("s{noderole}"),
         Event::Run { run, .. } => format!("r{run}"),
         Event::Proposal { proposal, .. } => format!("p{proposal}"),
-        Event::Review { review: review } => format!("v{review}"),
+        Event::Review { review } => format!("v{review}"),
         Event::Blueprint { .. } => "t".into(),
         Event::Catalog => "c".into(),
         Event::Node { fqdn } => format!("n{fqdn}"),

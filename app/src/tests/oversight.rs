@@ -265,7 +265,7 @@ async fn overview_shows_health_and_links() {
     assert_eq!(page.status, 200);
     page.says(&[
         "<title>Overview · Gantry</title>",
-        "1 step failed, 1 node is dead, 1 deployment is on hold",
+        "1 step failed, 2 steps have changed input, 1 node is dead, 1 deployment is on hold",
         "href=\"/pending?reason=failed\" data-state=\"error\"",
         "href=\"/runs?state=running\" data-state=\"transition\"",
         "href=\"/deployments\" data-state=\"active\"",

@@ -81,8 +81,8 @@ pub struct StateCounts {
     pub active: i64,
     /// Steps in ERROR.
     pub error: i64,
-    /// Of the steps in ACTIVE, those whose input has changed since their last run, or is being
-    /// compared. A deployment with stale steps is not converged.
+    /// Steps in ACTIVE whose input has changed since their last run, or is being compared. A
+    /// deployment with stale steps is not converged.
     #[serde(default)]
     pub stale: i64,
 }

@@ -13,7 +13,7 @@ use engine::catalog::read::{
 };
 use engine::catalog::version::is_equal_except_jigs;
 use engine::catalog::{
-    Catalog, ConcurrencyGroup, ConcurrencyGroupMode, JigClass, Join, JoinAfter, JoinNeed,
+    Attrib, Catalog, ConcurrencyGroup, ConcurrencyGroupMode, JigClass, Join, JoinAfter, JoinNeed,
     MAX_ROLES, MAX_SCRIPT_BYTES, Needs, OnChange, OnError, OnInput, Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
@@ -774,4 +774,21 @@ fn demo_barclamp_has_only_expected_notes() {
 #[test]
 fn documented_limits_are_unchanged() {
     assert_eq!((MAX_FILE_BYTES, MAX_EXPANDED_BYTES, MAX_DEPTH), (1 << 20, 4 << 20, 32));
+}
+
+#[test]
+fn wanted_attributes_are_read_at_their_map() {
+    let named = |name: &str, path: [&str; 2]| -> Attrib {
+        let value = json!({"name": name, "map": path});
+        serde_json::from_value(value).expect("an attribute")
+    };
+    let attribs = [named("app-port", ["app", "port"]), named("app-pid", ["app", "pid"])];
+    let role = json!({"name": "proxy", "barclamp": "web", "jig": "script", "jig_class": "script"});
+    let mut role: Role = serde_json::from_value(role).expect("a role");
+    assert_eq!(role.read_paths(&attribs), None, "it reads all data of its parents");
+    role.wants = vec![attribs[0].name.clone()];
+    role.run.reads = vec![vec!["dns".to_owned()]];
+    let paths: Vec<String> =
+        role.read_paths(&attribs).expect("paths").iter().map(|keys| keys.join("/")).collect();
+    assert_eq!(paths, ["app/port", "dns"]);
 }

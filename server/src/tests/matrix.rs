@@ -300,7 +300,7 @@ fn table() -> Vec<Row> {
             "/api/v1/nodes/{id}/maintenance",
             Operate,
             &["node"],
-            json!({"available": false, "reason": "x"}),
+            json!({"maintenance": true, "reason": "x"}),
         ),
         post("/api/v1/nodes/{id}/tokens", OperateOrAdminInSession, &["node"], json!({"name": "x"})),
         row(

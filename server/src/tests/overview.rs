@@ -58,7 +58,8 @@ async fn rollout_is_followed_to_its_end() {
     // A waiting client gets its response at the end of the rollout, not after the timeout.
     let finish = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        let done = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE generation = 2";
+        let done = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation, \
+            input_checked = input_version WHERE generation = 2";
         sqlx::query(done).execute(server.db.owner()).await.expect("the owner may");
     };
     let waits = format!("{place}?wait=30");

@@ -1,4 +1,5 @@
-//! Compares the input of applied steps with what they read, and runs stale steps again.
+//! Compares the present input of applied steps with the input of their last run, and runs stale
+//! steps again.
 //!
 //! The store marks steps whose input may have changed ([`store::runs::changed_inputs`]). Most
 //! comparisons find the same input, because a parent ran again with the same output.

@@ -73,7 +73,7 @@ fn declared(
         if noderole.deployment != id || is_barrier(&present.catalog, noderole) {
             continue;
         }
-        let node = node_name(node, &name);
+        let node = node_name(node, name);
         let role = roles.entry(key.role.clone()).or_default();
         role.nodes.push(node.clone());
         if noderole.data.as_object().is_some_and(|data| !data.is_empty()) {

@@ -167,7 +167,7 @@ impl Control {
         let sent_back = self.sent_back(on, row.id, row.version).await?;
         let left_out = left_out(on, row.id).await?;
         Ok(ProposalView {
-            review: review,
+            review,
             sent_back,
             not_restored: left_out,
             ..proposal_view(actor, present, &names, row, edits, planned)

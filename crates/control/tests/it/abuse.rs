@@ -154,7 +154,7 @@ async fn edits_altered_after_approval_are_not_committed() {
     let installation = Installation::new().await;
     let edits =
         vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "wipe").await];
-    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let (proposal, version) = installation.propose_each(&installation.ada, "web", edits).await;
     let version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
     let id = installation
         .control

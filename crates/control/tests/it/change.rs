@@ -34,7 +34,7 @@ async fn edits_of_one_request_follow_the_graph() {
     // The same request again changes nothing. An error names the position in the request.
     let control = &installation.control;
     let version = control.edit(&installation.ada, id, version, edits).await.unwrap();
-    assert_eq!(installation.board("web").await.proposal.unwrap().added, 4);
+    assert_eq!(installation.board("web").await.proposal.unwrap().added, 3);
     let wrong = vec![bind(3, "app").await, bind(1, "lonely").await, bind(3, "runtime").await];
     let problem = control.edit(&installation.ada, id, version, wrong).await.unwrap_err();
     assert_eq!(problem.errors[0].at, "edit 2", "{problem:?}");

@@ -74,7 +74,7 @@ async fn thread_stays_open_after_resubmission() {
     let installation = Installation::new().await;
     let edits =
         vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await];
-    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let (proposal, version) = installation.propose_each(&installation.ada, "web", edits).await;
     let first = installation
         .control
         .submit(&installation.ada, proposal, version, "both".into())

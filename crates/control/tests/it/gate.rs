@@ -290,7 +290,7 @@ async fn undo_or_redo_makes_an_author() {
     let installation = Installation::new().await;
     let edits =
         vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await];
-    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let (proposal, version) = installation.propose_each(&installation.ada, "web", edits).await;
     let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
     let id = installation
         .control
@@ -367,7 +367,7 @@ async fn old_open_review_stays_listed() {
     let waits = installation.submit(&installation.ada, "web", vec![edit]).await;
     let edits =
         vec![installation.bind("edge", 2, "app").await, installation.bind("edge", 3, "app").await];
-    let (proposal, mut version) = installation.propose(&installation.ada, "edge", edits).await;
+    let (proposal, mut version) = installation.propose_each(&installation.ada, "edge", edits).await;
     let mut newest = waits;
     for n in 0..101 {
         newest = installation

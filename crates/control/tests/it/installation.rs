@@ -119,6 +119,21 @@ impl Installation {
         (id, version)
     }
 
+    /// Like [`Self::propose`], with a request for each edit, so that undo takes back one at a time.
+    pub async fn propose_each(
+        &self,
+        by: &Actor,
+        deployment: &str,
+        edits: Vec<Edit>,
+    ) -> (ProposalId, i32) {
+        let id = self.control.propose(by, self.id(deployment).await).await.unwrap();
+        let mut version = self.board(deployment).await.proposal.unwrap().version;
+        for edit in edits {
+            version = self.control.edit(by, id, version, vec![edit]).await.unwrap();
+        }
+        (id, version)
+    }
+
     /// Like [`Self::propose`], and submits the proposal.
     pub async fn submit(&self, by: &Actor, deployment: &str, edits: Vec<Edit>) -> ReviewId {
         let (id, version) = self.propose(by, deployment, edits).await;

@@ -372,7 +372,8 @@ async fn open_proposals_are_counted_and_paged() {
     let installation = Installation::new().await;
     let (bind, other) =
         (installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await);
-    let (web, version) = installation.propose(&installation.ada, "web", vec![bind, other]).await;
+    let (web, version) =
+        installation.propose_each(&installation.ada, "web", vec![bind, other]).await;
     installation.control.undo(&installation.bo, web, version).await.unwrap();
     let node = installation.node(3).await;
     let on_node = installation.control.propose_on_node(&installation.cy, node).await.unwrap();

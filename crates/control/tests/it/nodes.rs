@@ -685,8 +685,7 @@ async fn maintenance_blocks_new_runs_and_keeps_states() {
     set(false).await.unwrap();
     assert_eq!(claim().await.len(), 1);
 
-    let actions =
-        "SELECT string_agg(action, ' ' ORDER BY id) FROM audit WHERE action LIKE 'node.%maintenance'";
+    let actions = "SELECT string_agg(action, ' ' ORDER BY id) FROM audit WHERE action LIKE 'node.%maintenance'";
     let audit: String = one(&installation, actions).await;
     assert_eq!(
         audit,

@@ -311,7 +311,12 @@ async fn edits_now_out_of_scope_are_rejected() {
         installation.bind("web", 2, "app").await,
         Edit::ExpungeNode(edit::ExpungeNode { node: n1, reason: "burnt".into() }),
     ];
-    let old = installation.submit(&installation.ada, "web", edits).await;
+    let (id, version) = installation.propose_each(&installation.ada, "web", edits).await;
+    let old = installation
+        .control
+        .submit(&installation.ada, id, version, "a change".into())
+        .await
+        .unwrap();
     installation
         .moved_by("edge", vec![Edit::MoveNode(edit::MoveNode { node: n1, deployment: edge })])
         .await;

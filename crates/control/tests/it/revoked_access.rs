@@ -57,7 +57,7 @@ impl Things {
             installation.bind("web", 1, "app").await,
             installation.bind("web", 3, "app").await,
         ];
-        let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+        let (proposal, version) = installation.propose_each(&installation.ada, "web", edits).await;
         let version =
             installation.control.undo(&installation.ada, proposal, version).await.unwrap();
         let review = installation

@@ -368,7 +368,7 @@ pub fn impact(planned: &Planned<'_>, progress: Option<Progress<'_>>) -> Impact {
     let mut restarts = Vec::new();
     let mut irreversible = Vec::new();
     let mut kept = Vec::new();
-    for step in self::unchanged_progress(planned) {
+    for step in unchanged_progress(planned) {
         let is_applied = progress.is_none_or(|state| state(step.id) == Some(StepState::Active));
         kept.extend(names.touched(step).filter(|_| is_applied));
     }

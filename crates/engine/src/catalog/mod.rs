@@ -353,7 +353,11 @@ pub enum OnChange {
 /// The effect of changed input on an applied step: data or output of other noderoles that it reads,
 /// or the members of a barrier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "ChangedInputPolicy")
+)]
 #[serde(rename_all = "snake_case")]
 pub enum OnInput {
     /// The step runs again when its parents are done.
@@ -440,6 +444,19 @@ impl Role {
     /// Whether the role has an action.
     pub fn has(&self, action: &ActionName) -> bool {
         action.is_run() || self.actions.contains(action)
+    }
+
+    /// The paths of the values that its step reads from other noderoles: the declared ones and those
+    /// of the wanted attributes, which `attribs` contains. `None`: it reads all data of its parents.
+    pub fn read_paths<'a>(
+        &self,
+        attribs: impl IntoIterator<Item = &'a Attrib>,
+    ) -> Option<BTreeSet<Vec<String>>> {
+        if self.run.reads.is_empty() && self.wants.is_empty() {
+            return None;
+        }
+        let wanted = attribs.into_iter().filter(|attrib| self.wants.contains(&attrib.name));
+        Some(wanted.map(|attrib| &attrib.map).chain(&self.run.reads).cloned().collect())
     }
 
     /// Whether steps of the role become ACTIVE without a run: a milestone that runs nothing.

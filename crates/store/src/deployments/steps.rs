@@ -105,25 +105,32 @@ pub struct DeploymentCounts {
     pub steps: StateCounts,
 }
 
+#[derive(sqlx::FromRow)]
+struct DeploymentCountsRow {
+    id: Uuid,
+    nodes: i64,
+    #[sqlx(flatten)]
+    steps: StateCounts,
+}
+
 /// The counts of every deployment with steps or nodes.
 pub async fn counts(
     connection: &mut PgConnection,
 ) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
-    let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
-        "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL), \
-         count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
-         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
-         count(*) FILTER (WHERE s.state = 'error'), \
-         count(*) FILTER (WHERE s.state = 'active' AND s.stale), \
-         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) FROM deployment d \
+    let rows: Vec<DeploymentCountsRow> = sqlx::query_as(
+        "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL) AS nodes, \
+         count(*) FILTER (WHERE s.state = 'blocked') AS blocked, count(*) FILTER (WHERE s.state = 'todo') AS todo, \
+         count(*) FILTER (WHERE s.state = 'transition') AS transition, count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run') AS active, \
+         count(*) FILTER (WHERE s.state = 'error') AS error, \
+         count(*) FILTER (WHERE s.state = 'active' AND s.stale) AS stale, \
+         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) AS comparing FROM deployment d \
          LEFT JOIN noderole r ON r.deployment_id = d.id LEFT JOIN step s ON s.noderole_id = r.id \
          WHERE d.removed_in IS NULL GROUP BY d.id",
     )
     .fetch_all(connection)
     .await?;
-    let row = |(id, nodes, blocked, todo, transition, active, error, stale, comparing)| {
-        let steps = (blocked, todo, transition, active, error, stale, comparing).into();
-        (DeploymentId(id), DeploymentCounts { nodes, steps })
+    let row = |row: DeploymentCountsRow| {
+        (DeploymentId(row.id), DeploymentCounts { nodes: row.nodes, steps: row.steps })
     };
     Ok(rows.into_iter().map(row).collect())
 }

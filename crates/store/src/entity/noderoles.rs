@@ -88,6 +88,10 @@ pub mod step {
         pub output_run: Option<i64>,
         #[sea_orm(column_type = "JsonBinary")]
         pub results: Option<Json>,
+        pub input_hash: Option<Vec<u8>>,
+        pub input_version: i32,
+        pub input_checked: i32,
+        pub stale: bool,
     }
 
     impl ActiveModelBehavior for ActiveModel {}

@@ -34,6 +34,8 @@ pub mod run {
         pub input: Option<Json>,
         #[sea_orm(column_type = "JsonBinary")]
         pub surroundings: Option<Json>,
+        pub input_hash: Option<Vec<u8>>,
+        pub input_version: Option<i32>,
         #[sea_orm(column_type = "JsonBinary")]
         pub result: Option<Json>,
         pub result_bytes: i32,

@@ -135,27 +135,31 @@ pub(crate) fn node_query(filter: NodeFilter<'_>, page: &Page<NodeRow>) -> Select
     query.join(JoinType::LeftJoin, join(node::Column::DeploymentId, deployment::Column::Id))
 }
 
+#[derive(sqlx::FromRow)]
+struct NodeStepsRow {
+    node_id: Uuid,
+    #[sqlx(flatten)]
+    steps: StateCounts,
+}
+
 /// The steps of these nodes by state.
 pub async fn node_step_counts(
     connection: &mut PgConnection,
     nodes: &[NodeId],
 ) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    let rows: Vec<(Uuid, i64, i64, i64, i64, i64, i64, i64)> = sqlx::query_as(
-        "SELECT node_id, count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
-         count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active' AND action = 'run'), \
-         count(*) FILTER (WHERE state = 'error'), \
-         count(*) FILTER (WHERE state = 'active' AND stale), \
-         count(*) FILTER (WHERE state = 'active' AND pending = 0 AND input_version <> input_checked) \
+    let rows: Vec<NodeStepsRow> = sqlx::query_as(
+        "SELECT node_id, count(*) FILTER (WHERE state = 'blocked') AS blocked, count(*) FILTER (WHERE state = 'todo') AS todo, \
+         count(*) FILTER (WHERE state = 'transition') AS transition, count(*) FILTER (WHERE state = 'active' AND action = 'run') AS active, \
+         count(*) FILTER (WHERE state = 'error') AS error, \
+         count(*) FILTER (WHERE state = 'active' AND stale) AS stale, \
+         count(*) FILTER (WHERE state = 'active' AND pending = 0 AND input_version <> input_checked) AS comparing \
          FROM step WHERE node_id = ANY($1) GROUP BY node_id",
     )
     .bind(ids)
     .fetch_all(connection)
     .await?;
-    let row = |(id, blocked, todo, transition, active, error, stale, comparing)| {
-        (NodeId(id), (blocked, todo, transition, active, error, stale, comparing).into())
-    };
-    Ok(rows.into_iter().map(row).collect())
+    Ok(rows.into_iter().map(|row| (NodeId(row.node_id), row.steps)).collect())
 }
 
 /// The nodes of these that failed their last health check, with the error.

@@ -11,7 +11,7 @@ use crate::connect::orm;
 use crate::entity::step;
 
 /// Numbers of steps by state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, sqlx::FromRow)]
 pub struct StateCounts {
     pub blocked: i64,
     pub todo: i64,
@@ -100,7 +100,7 @@ pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, S
 }
 
 /// The steps by state whose last change or re-run is this blueprint, and the number of them that
-/// have applied it. Steps with changed input count whatever their blueprint is, because the commit
+/// have applied it. Steps with changed input of all blueprints count, because the commit
 /// of this one may have changed it.
 pub async fn blueprint_step_counts(
     connection: &mut PgConnection,

@@ -13,7 +13,7 @@
 
 use engine::Hash;
 use engine::anneal::{Change, Event, Refused, Why};
-use engine::ids::{BlueprintNumber, DeploymentId, NodeId, NoderoleId, StepId};
+use engine::ids::{BlueprintNumber, NodeId, NoderoleId, StepId};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;

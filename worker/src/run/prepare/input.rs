@@ -19,7 +19,8 @@ pub(super) fn hash_input(
     visible: &Value,
 ) -> Result<Hash, Refusal> {
     let read = below.iter().filter_map(VisibleNoderole::read).collect::<Result<Vec<_>, _>>()?;
-    Ok(input_hash(role, &read, visible)?)
+    let paths = role.read_paths(below.iter().flat_map(VisibleNoderole::attribs));
+    Ok(input_hash(paths.as_ref(), &read, visible)?)
 }
 
 impl Preparer {

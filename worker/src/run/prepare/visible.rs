@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use engine::Hash;
-use engine::catalog::Role;
+use engine::catalog::{Attrib, Role};
 use engine::cluster::{NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
 use engine::data::surroundings::{self, AttemptResult, Carried, OwnNode};
 use engine::data::{
@@ -57,6 +57,11 @@ impl VisibleNoderole {
         }
     }
 
+    /// The attributes of its role.
+    pub(super) fn attribs(&self) -> &[Attrib] {
+        &self.role.attribs
+    }
+
     /// Returns `None` if the run's step does not read from it.
     pub(super) fn read(&self) -> Option<Result<ReadNoderole<'_>, Refusal>> {
         let node = &self.documents.node;
@@ -65,7 +70,6 @@ impl VisibleNoderole {
                 noderole: self.step.noderole,
                 fqdn: &node.fqdn,
                 addresses: record::addresses(node)?,
-                attribs: &self.role.attribs,
                 seen: self.contribution(),
             })
         })

@@ -152,7 +152,7 @@ impl Control {
             .filter_map(|d| present.skeleton.deployments.get(&d));
         let above: Vec<DeploymentName> = above.map(|d| d.name.clone()).collect();
         let proposal = open.as_ref().zip(planned.as_ref()).map(|(open, planned)| ProposalView {
-            review: review,
+            review,
             sent_back,
             not_restored: left_out,
             ..proposal_view(actor, &present, &scene.names, open, &rows, planned)

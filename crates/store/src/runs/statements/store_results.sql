@@ -13,7 +13,7 @@ UPDATE step s SET results = k.results, output = coalesce(k.output, s.output),
   output_run = CASE WHEN k.output IS NULL THEN s.output_run ELSE k.run END,
   input_hash = CASE WHEN k.output IS NULL THEN s.input_hash ELSE r.input_hash END,
   input_checked = CASE WHEN k.output IS NULL THEN s.input_checked
-    ELSE coalesce(r.input_version, s.input_checked) END,
+    ELSE coalesce(r.input_version, s.input_version) END,
   stale = s.stale AND k.output IS NULL,
   input_version = s.input_version + (s.id IN (SELECT id FROM affected))::int
 FROM k JOIN run r ON r.id = k.run WHERE s.id = k.id
