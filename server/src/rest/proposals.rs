@@ -234,5 +234,5 @@ async fn submit(
         .control
         .submit(&actor, id, agreed(&headers, Some(given.version))?, given.title)
         .await?;
-    Ok(Created(format!("/reviews/{review}"), Submitted { review: review }))
+    Ok(Created(format!("/reviews/{review}"), Submitted { review }))
 }
