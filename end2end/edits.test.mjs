@@ -5,11 +5,12 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { chip, commit, more, propose, row, signIn, submit } from './lib/console.mjs';
+import { chip, commit, more, propose, putRoleData, row, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
 let page;
+let reviewer;
 before(async () => {
   browser = await openBrowser();
   gantry = await start({ name: 'edits' });
@@ -20,9 +21,8 @@ before(async () => {
   await trayChip('n6').dragTo(row(page, 'metrics').locator('.cell'));
   await chip(page, 'metrics', 'n6').waitFor();
   const review = await submit(page, 'A node of its own');
-  const reviewer = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
+  reviewer = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
   await commit(reviewer, review);
-  await reviewer.context().close();
   await visit(page, '/deployments/web');
   await propose(page);
 }, { timeout: 180_000 });
@@ -468,5 +468,49 @@ test('menus and forms work on a narrow screen', { timeout: 90_000 }, async () =>
   await screenshot(page, 'edits-menu');
   await page.keyboard.press('Escape');
   await page.setViewportSize({ width: 1440, height: 900 });
+  assertQuiet(page);
+});
+
+test('a change of the same data by another person is shown with a choice', { timeout: 120_000 }, async () => {
+  await visit(page, '/deployments/web');
+  await visit(reviewer, '/deployments/web');
+  await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
+  const data = dialog('Data of app-config');
+  const json = data.getByLabel('As JSON');
+  const before = JSON.parse(await json.inputValue());
+  const read = async () => JSON.parse(await json.inputValue());
+  const app = { ...before.app, port: 8123 };
+  await json.fill(JSON.stringify({ ...before, app }));
+  await data.getByText(/^Sets the data of app-config in web/).waitFor();
+
+  // Another value changes: the form takes it over, and keeps the input.
+  await putRoleData(reviewer, 'app-config', { ...before, app: { ...before.app, greeting: 'Hello from bo' } });
+  await page.waitForFunction(() => JSON.parse(document.querySelector('#role-data-text').value).app.greeting === 'Hello from bo');
+  assert.equal((await read()).app.port, 8123);
+  await data.getByText(/^Sets the data of app-config in web/).waitFor();
+  await put(data).and(page.locator(':enabled')).waitFor();
+
+  // The same value changes: the user chooses.
+  await putRoleData(reviewer, 'app-config', { ...before, app: { ...before.app, greeting: 'Hello from bo', port: 9001 } });
+  const notice = data.getByRole('alert').filter({ hasText: 'bo set app/port to 9001 meanwhile.' });
+  await notice.waitFor();
+  assert.equal((await read()).app.port, 8123);
+  assert.ok(await put(data).isDisabled());
+  await assertAccessible(page);
+  await screenshot(page, 'edits-conflict');
+  await notice.getByRole('button', { name: 'Take theirs: app/port' }).click();
+  await notice.waitFor({ state: 'detached' });
+  assert.equal((await read()).app.port, 9001);
+  assert.ok(await put(data).isDisabled(), 'nothing is left to change');
+
+  await json.fill(JSON.stringify({ ...before, app: { ...before.app, greeting: 'Hello from bo', port: 8123 } }));
+  await putRoleData(reviewer, 'app-config', { ...before, app: { ...before.app, greeting: 'Hello from bo', port: 9002 } });
+  await data.getByRole('button', { name: 'Keep mine: app/port' }).click();
+  await data.getByText(/^Sets the data of app-config in web/).waitFor();
+  await put(data).click();
+  await data.waitFor({ state: 'hidden' });
+  await page.getByRole('button', { name: 'Data of app-config', exact: true }).click();
+  assert.equal((await read()).app.port, 8123);
+  await page.keyboard.press('Escape');
   assertQuiet(page);
 });

@@ -1,12 +1,12 @@
-// The graph of a deployment: collapsed first, expanded by pointer and by keyboard, as an image and
-// as a table.
+// The graph of the cluster and of a deployment: collapsed first, expanded by pointer and by keyboard,
+// as an image and as a table.
 
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { start } from './lib/gantry.mjs';
-import { signIn } from './lib/console.mjs';
+import { chip, commit, propose, signIn, submit } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -23,6 +23,15 @@ after(async () => {
 
 const box = (name) => page.getByRole('link', { name, exact: false }).and(page.locator('a.box'));
 
+/** Pixels of the page per pixel of the picture. */
+const scale = () => page.locator('.graph-svg').first().evaluate((svg) => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width);
+
+/** Whether a box is completely in the visible part of the picture. */
+const inView = (selector) => page.evaluate((selector) => {
+  const [box, room] = [document.querySelector(selector), document.querySelector('.picture')].map((element) => element?.getBoundingClientRect());
+  return Boolean(box && room) && box.left >= room.left - 1 && box.right <= room.right + 1 && box.top >= room.top - 1 && box.bottom <= room.bottom + 1;
+}, selector);
+
 test('a review shows changed steps and their neighbors', { timeout: 60_000 }, async () => {
   await visit(page, '/reviews');
   const review = await page.locator('main a[href^="/reviews/"]').first().getAttribute('href');
@@ -36,11 +45,11 @@ test('a review shows changed steps and their neighbors', { timeout: 60_000 }, as
   await screenshot(page, 'review-graph');
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('button', { name: 'Commit' }).click();
-  await page.getByRole('link', { name: 'Watch progress' }).waitFor();
+  await page.waitForURL(/\/blueprints\/\d+$/);
 });
 
 test('boxes expand by role and focus on one vertex', { timeout: 120_000 }, async () => {
-  await visit(page, '/graph');
+  await visit(page, '/graphs');
   await page.getByRole('main').getByRole('link', { name: 'edge' }).click();
   await page.waitForURL(/\/graph\/edge$/);
   await page.locator('a.box').first().waitFor();
@@ -69,6 +78,91 @@ test('boxes expand by role and focus on one vertex', { timeout: 120_000 }, async
 
   await eachLook(page, () => assertFits(page));
   await assertAccessible(page);
+  assertQuiet(page);
+});
+
+test('the graph of the rail shows the whole cluster', { timeout: 240_000 }, async () => {
+  const ada = await signIn(await openPage(browser, gantry), gantry, 'author');
+  await visit(ada, '/deployments/web');
+  await propose(ada);
+  await ada.getByRole('button', { name: 'Bind nodes to app', exact: true }).click();
+  await ada.getByRole('checkbox', { name: /^n1/ }).check();
+  await ada.getByRole('button', { name: 'Bind 1 node' }).click();
+  await chip(ada, 'app', 'n1').waitFor();
+  await commit(page, await submit(ada, 'A second deployment'));
+  await ada.context().close();
+  await visit(page, '/deployments');
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Graph', exact: true }).click();
+  await page.waitForURL(/\/graph$/);
+  await page.getByRole('heading', { name: 'Graph of the cluster' }).waitFor();
+  await page.locator('a.box').first().waitFor();
+  const labels = await page.locator('a.box').evaluateAll((boxes) => boxes.map((box) => box.getAttribute('aria-label')));
+  const owners = new Set(labels.map((label) => label.match(/, in (\S+?)(:|,|$)/)?.[1]));
+  assert.ok(owners.has('edge') && owners.has('web') && owners.size >= 2, [...owners].join(' '));
+  assert.ok(labels.some((label) => label.startsWith('runtime · edge')), labels.join('; '));
+  const answer = await page.request.get('/api/v1/graph');
+  const graph = await answer.json();
+  assert.equal(graph.vertices.length, labels.length);
+  assert.ok(!('deployment' in graph));
+  await eachLook(page, () => assertFits(page));
+  await assertAccessible(page);
+  await screenshot(page, 'graph-cluster');
+  const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('link', { name: 'SVG, download' }).click()]);
+  assert.equal(download.suggestedFilename(), 'graph-cluster.svg');
+  await page.getByRole('link', { name: 'By deployment' }).click();
+  await page.waitForURL(/\/graphs$/);
+  await page.getByRole('main').getByRole('link', { name: 'edge' }).waitFor();
+  assertQuiet(page);
+});
+
+test('a graph opens fitted and fills the window', { timeout: 120_000 }, async () => {
+  for (const path of ['/graph/edge', '/graph']) {
+    for (const [width, height] of [[1440, 900], [1200, 1000]]) {
+      await page.setViewportSize({ width, height });
+      await visit(page, path);
+      await page.locator('a.box').first().waitFor();
+      await page.waitForTimeout(300);
+      const [room, zoom] = [await page.locator('.picture').boundingBox(), await scale()];
+      assert.ok(room.y + room.height > height - 80 && room.y + room.height <= height, `${path}: ends at ${room.y + room.height} of ${height}`);
+      assert.ok(zoom >= 0.64 && zoom <= 1.01, `${path}: ${zoom}`);
+      const [inner, outer] = await page.locator('.picture').evaluate((room) => [[room.scrollWidth, room.scrollHeight], [room.clientWidth, room.clientHeight]]);
+      const fits = inner[0] <= outer[0] && inner[1] <= outer[1];
+      assert.ok(fits || zoom <= 1, `${path}: ${inner} in ${outer}`);
+      // A narrower window would need labels that are too small to read.
+      if (path === '/graph/edge' && width === 1440) assert.ok(fits, `${inner} in ${outer}`);
+    }
+  }
+  await page.setViewportSize({ width: 1440, height: 900 });
+  assertQuiet(page);
+});
+
+test('a large graph opens at its failed boxes', { timeout: 120_000 }, async () => {
+  // A chain of 60 boxes, of which one failed.
+  await page.route('**/call/cluster_graph', async (route) => {
+    const answer = await route.fetch();
+    const graph = await answer.json();
+    const [vertex] = graph.vertices;
+    const [edge] = graph.edges;
+    graph.vertices = Array.from({ length: 60 }, (_, at) => ({
+      ...vertex,
+      key: `web:chain-${at}`,
+      role: `chain-${at}`,
+      noderole: null,
+      appearances: [[{ state: at === 41 ? 'error' : 'active' }, 1]],
+    }));
+    graph.edges = Array.from({ length: 59 }, (_, at) => ({ ...edge, from: at, to: at + 1 }));
+    await route.fulfill({ response: answer, json: graph });
+  });
+  await visit(page, '/deployments');
+  await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Graph', exact: true }).click();
+  await page.locator('a.box[data-key="web:chain-41"]').waitFor();
+  await page.waitForFunction(() => document.querySelector('.picture').scrollLeft > 0);
+  assert.ok(await inView('a.box[data-key="web:chain-41"]'));
+  const zoom = await scale();
+  assert.ok(zoom >= 0.64 && zoom <= 1.01, `${zoom}`);
+  await page.locator('svg.minimap').waitFor();
+  await screenshot(page, 'graph-failed');
+  await page.unroute('**/call/cluster_graph');
   assertQuiet(page);
 });
 
@@ -157,6 +251,7 @@ test('a large graph has an overview map', { timeout: 60_000 }, async () => {
 test('small boxes react to pointer and keyboard', { timeout: 60_000 }, async () => {
   await visit(page, '/graph/edge');
   const all = await page.locator('a.box').count();
+  const opened = await scale();
   const smaller = page.getByRole('button', { name: 'Zoom out' });
   for (let n = 0; n < 4; n += 1) await smaller.click();
   await page.locator('svg.far').waitFor();
@@ -168,7 +263,7 @@ test('small boxes react to pointer and keyboard', { timeout: 60_000 }, async () 
 
   // With the pointer, at the position of the shape.
   const frame = await page.locator('.graph-svg').boundingBox();
-  const zoom = 0.8 ** 4;
+  const zoom = opened * 0.8 ** 4;
   const place = await page.evaluate(() => {
     const shapes = [...document.querySelectorAll('.far path.part')].flatMap((path) => path.getAttribute('d').split('M').slice(1));
     const places = shapes.map((shape) => shape.match(/^(\S+) ([^h]+)h/).slice(1).map(Number));

@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { assertAccessible, assertFits, assertQuiet, eachLook, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
 import { binary, start } from './lib/gantry.mjs';
-import { commit, propose, row, signIn, submit, waitForState } from './lib/console.mjs';
+import { commit, commitApproved, propose, row, signIn, submit, waitForState } from './lib/console.mjs';
 
 let browser;
 let gantry;
@@ -201,6 +201,54 @@ test('the node page controls maintenance and tokens', { timeout: 120_000 }, asyn
   await speaks.getByText(/revoked/).waitFor();
   assert.equal((await say('/self/shutdown', 'POST')).status, 401);
   assertQuiet(page);
+});
+
+test('the connection of a node in a blueprint changes only after a review', { timeout: 120_000 }, async () => {
+  const name = 'n1.testbed.gantry.internal';
+  await visit(page, `/nodes/${name}`);
+  assert.equal(await page.getByRole('button', { name: 'Save' }).count(), 0, 'no form changes it directly');
+  const id = await page.locator('input[name=node]').first().getAttribute('value');
+  const patch = () => page.evaluate(async (id) => {
+    const path = `/api/v1/nodes/${id}`;
+    const etag = (await fetch(path)).headers.get('etag');
+    const headers = { 'content-type': 'application/json', 'if-match': etag, 'x-gantry': '1' };
+    const answer = await fetch(path, { method: 'PATCH', headers, body: JSON.stringify({ connection: { addresses: ['127.99.1.9'] } }) });
+    return [answer.status, (await answer.json()).detail];
+  }, id);
+  const refused = async () => {
+    const [status, detail] = await patch();
+    assert.equal(status, 409, detail);
+    assert.match(detail, /blueprint/);
+  };
+  await refused();
+
+  await page.getByText('Propose a new connection', { exact: true }).click();
+  const addresses = page.getByLabel('Addresses', { exact: true });
+  const before = await addresses.inputValue();
+  await addresses.fill(`127.99.1.4 ${before}`);
+  await page.getByRole('button', { name: 'Propose the change' }).click();
+  await page.waitForURL(/\/proposals\/\d+$/);
+  await page.getByLabel('Title').fill('A second address');
+  await page.getByRole('button', { name: 'Submit for review' }).click();
+  await page.waitForURL(/\/reviews\/\d+$/);
+  const review = page.url().match(/(\d+)$/)[1];
+  await page.getByText('changes a connection').first().waitFor();
+  await page.getByText('connection, addresses').filter({ visible: true }).first().waitFor();
+  await page.getByText('127.99.1.4').filter({ visible: true }).first().waitFor();
+  await assertAccessible(page);
+  await eachLook(page, () => assertFits(page));
+  await visit(bo, `/reviews/${review}`);
+  await bo.getByRole('button', { name: 'Approve' }).click();
+  await bo.getByText('1 of 1 approval').waitFor();
+  await refused();
+  await visit(page, `/nodes/${name}`);
+  const shown = page.getByRole('region', { name: 'Connection', exact: true });
+  assert.equal(await shown.getByText('127.99.1.4').count(), 0, 'approved, but not committed');
+  await commitApproved(bo, review);
+  await shown.getByText('127.99.1.4', { exact: true }).waitFor();
+  await page.getByRole('region', { name: 'Health checks' }).getByText(before, { exact: true }).first().waitFor({ timeout: 60_000 });
+  assertQuiet(page, /409/);
+  page.problems.length = 0;
 });
 
 test('a concurrent change of a connection is rejected', { timeout: 120_000 }, async () => {

@@ -45,7 +45,8 @@ before(async () => {
     ['review-checks', `${review}?tab=checks`, null],
     ['review-discussion', `${review}?tab=discussion`, null],
     ['review-graph', `${review}?tab=graph`, null],
-    ['graphs', '/graph', 'Graph'],
+    ['graphs', '/graphs', 'Graphs'],
+    ['graph-cluster', '/graph', 'Graph of the cluster'],
     ['graph', '/graph/edge', 'Graph of edge'],
     ['graph-table', '/graph/edge?as=table', 'Graph of edge'],
     ['runs', '/runs', 'Runs'],
@@ -198,9 +199,8 @@ async function committed(review) {
   await visit(page, review);
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('button', { name: 'Commit' }).click();
-  const link = page.getByRole('link', { name: 'Watch progress' });
-  await link.waitFor();
-  return link.getAttribute('href');
+  await page.waitForURL(/\/blueprints\/\d+$/);
+  return page.locator('main .head a[href^="/deployments/"]').getAttribute('href');
 }
 
 async function somethingThatRan(board) {

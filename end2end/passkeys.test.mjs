@@ -114,7 +114,7 @@ test('a reviewer signs an approval with a passkey', async (t) => {
     await bo.getByText('signed with Laptop').waitFor();
     await assertAccessible(bo);
     await bo.getByRole('button', { name: 'Commit' }).click();
-    await bo.getByRole('link', { name: 'Watch progress' }).waitFor();
+    await bo.waitForURL(/\/blueprints\/\d+$/);
     await visit(bo, '/settings/policy');
     await bo.getByRole('row', { name: /Approvals signed with a passkey every change/ }).waitFor();
     await screenshot(bo, 'passkeys-policy');

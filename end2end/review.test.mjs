@@ -38,7 +38,7 @@ async function ask(page, path, body) {
 
 /** Expands everything and scrolls to the end of each part, as a reader would. */
 async function readAll(page) {
-  const folded = page.locator('.card:has(> .fold) details:not([open])');
+  const folded = page.locator('.card:has(> .fold) details:not([open], .runs-with)');
   while (await folded.count() > 0) await folded.first().locator('> summary').click();
   for (const end of await page.locator('.end').all()) {
     await end.evaluate((end) => end.scrollIntoView({ block: 'center' }));
@@ -73,6 +73,24 @@ test('a review shows its impact and restarted steps', { timeout: 300_000 }, asyn
     await visit(bo, `/reviews/${submission}`);
     await bo.getByText(/^Starts \d+ noderoles:$/).waitFor();
     await bo.getByText('The change restarts nothing, removes nothing and destroys no data.').waitFor();
+    // A new noderole shows its values and scripts, once its section is open.
+    const section = bo.locator('details.runs-with').first();
+    const card = bo.locator('.card', { has: section });
+    if (!(await section.isVisible())) await card.locator('details.fold > summary').first().click();
+    await section.getByText('Values and scripts').click();
+    await section.getByRole('heading', { name: 'Effective values' }).waitFor();
+    await section.getByRole('heading', { name: 'Scripts' }).waitFor();
+    // The gate has one line for the checks that pass, and the decision is in the window.
+    const passed = bo.getByText(/^\d+ checks passed$/);
+    await passed.waitFor();
+    await bo.getByText('Base unchanged since planning').waitFor({ state: 'hidden' });
+    await passed.click();
+    await bo.getByText('Base unchanged since planning').waitFor();
+    await bo.evaluate(() => window.scrollTo(0, document.body.scrollHeight));
+    for (const name of ['Approve', 'Commit']) {
+      const box = await bo.getByRole('button', { name, exact: true }).boundingBox();
+      assert.ok(box.y >= 0 && box.y + box.height <= 900, `${name} at ${box.y}`);
+    }
     await ask(bo, `/reviews/${submission}/verdicts`, { kind: 'approve' });
     await ask(bo, `/reviews/${submission}/commit`, {});
     for (let tries = 0; ; tries += 1) {

@@ -78,7 +78,7 @@ const pages = [
   ['review-checks', ({ review }) => `${review}?tab=checks`],
   ['review-discussion', ({ review }) => `${review}?tab=discussion`, [OPENED]],
   ['review-missing', () => '/reviews/999999'],
-  ['graphs', () => '/graph'],
+  ['graphs', () => '/graphs'],
   ['graph', () => '/graph/edge'],
   ['graph-table', () => '/graph/edge?as=table'],
   ['runs', () => '/runs?node=n5.demo.gantry.internal', [ORDER]],

@@ -1,18 +1,25 @@
 // People: an admin adds a person and sends a link. The person sets a password, signs in, creates a
-// token for an API client, and is disabled.
+// token for an API client, and is disabled. Approvals of a new reviewer count after a second admin
+// confirms the access.
 
 import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
+import { promisify } from 'node:util';
 import { assertAccessible, assertFits, assertQuiet, eachLook, hydrated, openBrowser, openPage, screenshot, visit } from './lib/browser.mjs';
-import { signIn } from './lib/console.mjs';
-import { start } from './lib/gantry.mjs';
+import { commitApproved, propose, row, signIn, submit } from './lib/console.mjs';
+import { binary, start } from './lib/gantry.mjs';
 
 const password = 'vague otter lamp';
 let browser;
 let gantry;
+let admin;
 before(async () => {
   browser = await openBrowser();
   gantry = await start({ name: 'settings' });
+  admin = await signIn(await openPage(browser, gantry), gantry, 'author');
 }, { timeout: 240_000 });
 after(async () => {
   await browser.close();
@@ -39,7 +46,6 @@ async function assertAlone(page) {
 }
 
 test('a new account is created, used and disabled', { timeout: 600_000 }, async (t) => {
-  const admin = await signIn(await openPage(browser, gantry), gantry, 'author');
   const dee = await openPage(browser, gantry);
   let link;
 
@@ -133,15 +139,17 @@ test('a new account is created, used and disabled', { timeout: 600_000 }, async 
     assert.match(token, /^gantry_[0-9a-f]{64}$/);
     assert.equal(await card.getByLabel('New token').inputValue(), '');
     assert.equal(await card.getByRole('checkbox', { name: /operator/ }).isChecked(), false);
-    const ask = (path, method = 'POST') =>
+    const ask = (path, method = 'POST', body = {}) =>
       fetch(`${gantry.address}/api/v1/${path}`, {
         method,
         headers: { authorization: `Bearer ${token}`, 'content-type': 'application/json' },
-        body: method === 'POST' ? '{}' : undefined,
+        body: method === 'POST' ? JSON.stringify(body) : undefined,
       });
     assert.equal((await ask('people/me', 'GET')).status, 200);
     assert.equal((await ask('deployments/web/proposals')).status, 201);
     assert.equal((await ask('deployments/edge/proposals')).status, 403);
+    const { proposal } = await (await ask('deployments/web/board', 'GET')).json();
+    assert.equal((await ask(`proposals/${proposal.id}/discard`, 'POST', { version: proposal.version })).status, 200);
     await visit(dee, '/settings/account');
     await dee.getByText(/used (just now|now|\d)/).first().waitFor();
     await dee.getByRole('button', { name: 'Revoke token nightly' }).click();
@@ -186,4 +194,71 @@ test('a new account is created, used and disabled', { timeout: 600_000 }, async 
     await dee.goto('/deployments');
     await dee.waitForURL(/\/sign-in/);
   });
+});
+
+/** Signs in with a link of an admin and sets a password. */
+async function setPassword(page, link) {
+  await page.goto(link);
+  await page.getByRole('button', { name: 'Sign in with the link' }).click();
+  await page.waitForURL(/\/settings\/account\?set=1$/);
+  await hydrated(page);
+  const card = page.getByRole('region', { name: 'Password' });
+  for (const label of ['New password', 'Repeat password']) await card.getByLabel(label).fill(password);
+  await card.getByRole('button', { name: 'Set password' }).click();
+  await card.getByText('The password is set').waitFor();
+}
+
+/** A sign-in link for a new admin, from the owner of the database. */
+async function adminOfOwner(name) {
+  const root = join(gantry.data, 'gantry', 'postgres');
+  const socket = await readFile(join(root, 'socket-folder'), 'utf8').catch(() => join(root, 'socket'));
+  const url = `postgres://gantry_owner@localhost/gantry?host=${encodeURIComponent(socket)}`;
+  const { stdout } = await promisify(execFile)(binary, ['admin', name], { env: { ...process.env, GANTRY_OWNER_URL: url } });
+  const token = stdout.match(/#token=[0-9a-f]{64}/)[0];
+  return `${gantry.address}/sign-in${token}`;
+}
+
+test('approvals of a new reviewer count after a second admin confirms the access', { timeout: 300_000 }, async () => {
+  const ada = admin;
+  await visit(ada, '/settings/people');
+  const form = ada.getByRole('region', { name: 'Add a person' });
+  await form.getByLabel('Name').fill('cy');
+  await form.getByLabel('In single deployments').fill('reviewer web');
+  await form.getByRole('button', { name: 'Add' }).click();
+  const cy = await openPage(browser, gantry);
+  await setPassword(cy, (await form.getByRole('group', { name: 'Link' }).innerText()).trim());
+
+  await visit(ada, '/deployments/web');
+  await propose(ada);
+  await ada.locator('[data-tray]').first().dragTo(row(ada, 'app').locator('.cell'));
+  await row(ada, 'app').locator('.chip').first().waitFor();
+  const review = await submit(ada, 'Approved by a friend');
+  await visit(cy, `/reviews/${review}`);
+  await cy.getByRole('button', { name: 'Approve' }).click();
+  await cy.getByText('0 of 1 approval').first().waitFor();
+  await cy.getByText(/Approvals by cy count from .*, or when another admin confirms the access of cy/).first().waitFor();
+  await cy.getByRole('link', { name: /^Discussion/ }).click();
+  await cy.getByRole('region', { name: 'Verdicts' }).getByText('does not count').waitFor();
+  assert.equal(await cy.getByRole('button', { name: 'Commit' }).isEnabled().catch(() => false), false);
+
+  const zed = await openPage(browser, gantry);
+  await setPassword(zed, await adminOfOwner('zed'));
+  for (const person of [ada, zed]) {
+    await visit(person, '/settings/people?filter=cy');
+    await person.getByRole('link', { name: 'cy', exact: true }).click();
+    await person.waitForURL(/\/settings\/people\/[0-9a-f-]{36}$/);
+    const access = person.getByRole('region', { name: 'Access' });
+    await access.getByText(/^Access from ada: until .*, neither person's approvals count/).waitFor();
+    await eachLook(person, async () => {
+      await assertFits(person);
+      await assertAccessible(person);
+    });
+    await screenshot(person, 'settings-access');
+    await access.getByRole('button', { name: 'Confirm access' }).click();
+    if (person === ada) await access.getByRole('alert').waitFor();
+    else await access.getByText('confirmed by zed').first().waitFor();
+  }
+  await visit(ada, `/reviews/${review}`);
+  await ada.getByText('1 of 1 approval').first().waitFor();
+  await commitApproved(ada, review);
 });

@@ -133,7 +133,7 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.locator('[data-noderole]').first().waitFor();
     await watchStates(ada);
     await bo.getByRole('button', { name: 'Commit' }).click();
-    await bo.getByRole('link', { name: 'Watch progress' }).waitFor();
+    await bo.waitForURL(/\/blueprints\/\d+$/);
   });
 
   await t.test('the board updates until all steps are ACTIVE', async () => {

@@ -3,8 +3,10 @@
 pub use api::calls::shell::encoded;
 use api::deployments::DeploymentState;
 use api::nodes::NodeState;
+use engine::cluster::NoderoleKey;
 use engine::ids::{
-    BarclampName, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId, RoleName, RunId,
+    BarclampName, BlueprintNumber, DeploymentName, NodeId, NoderoleId, PersonId, ProposalId,
+    ReviewId, RoleName, RunId,
 };
 
 pub const SIGN_IN: &str = "/sign-in";
@@ -31,6 +33,8 @@ pub fn pending_for(reason: &str) -> String {
 
 pub const DEPLOYMENTS: &str = "/deployments";
 pub const GRAPH: &str = "/graph";
+/// The list of the deployments' graphs.
+pub const GRAPHS: &str = "/graphs";
 pub const NODES: &str = "/nodes";
 pub fn node(name: &str) -> String {
     format!("{NODES}/{}", encoded(name))
@@ -67,6 +71,15 @@ pub fn role_graph(name: &RoleName) -> String {
 }
 
 pub const BLUEPRINTS: &str = "/blueprints";
+
+/// The rollout of a blueprint.
+pub fn blueprint(number: BlueprintNumber) -> String {
+    format!("{BLUEPRINTS}/{number}")
+}
+
+pub fn comparison(from: BlueprintNumber, to: BlueprintNumber) -> String {
+    format!("{BLUEPRINTS}?from={from}&to={to}")
+}
 
 pub const SETTINGS: &str = "/settings";
 /// Your own account.
@@ -112,6 +125,10 @@ pub fn graph_of(name: &str) -> String {
 
 /// A page's graph as an SVG file, a route of the server.
 pub fn graph_file(page: &str) -> String {
+    // Not below the page of the cluster: a deployment may have the name `graph.svg`.
+    if page == GRAPH {
+        return format!("{GRAPH}.svg");
+    }
     format!("{page}/graph.svg")
 }
 
@@ -136,6 +153,11 @@ pub fn script(hash: engine::Hash) -> String {
 
 pub fn review(id: ReviewId) -> String {
     format!("{REVIEWS}/{id}")
+}
+
+/// The values and scripts of a noderole in a review, a route of the server.
+pub fn reviewed_noderole(id: ReviewId, node: NodeId, key: &NoderoleKey) -> String {
+    format!("/api/v1/reviews/{id}/noderole?node={node}&noderole={}", encoded(&key.to_string()))
 }
 
 pub fn proposal(id: ProposalId) -> String {

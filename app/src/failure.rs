@@ -22,6 +22,11 @@ pub const UNREACHABLE: &str = "unreachable";
 /// The code of a response that this page cannot parse.
 pub const OTHER_VERSION: &str = "other_version";
 
+/// Whether the same request may succeed later. A refusal does not change.
+pub fn is_temporary(problem: &Problem) -> bool {
+    problem.status >= 500 || problem.status == 429
+}
+
 impl FromServerFnError for Failure {
     type Encoder = JsonText;
 

@@ -88,6 +88,8 @@ pub fn App() -> impl IntoView {
     provide_meta_context();
     provide_context(clock::Clock::start());
     provide_context(live::Live::start());
+    provide_context(components::retry::Reconnects::start());
+    provide_context(components::progress::Progress::start());
     view! {
         <Title formatter=|title: String| if title.is_empty() { "Gantry".into() } else { format!("{title} · Gantry") }/>
         <Router>
@@ -102,7 +104,8 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/search") view=part::search() ssr=SsrMode::Async/>
                     <Route path=path!("/deployments") view=part::deployments() ssr=SsrMode::Async/>
                     <Route path=path!("/deployments/:name") view=part::board() ssr=SsrMode::Async/>
-                    <Route path=path!("/graph") view=part::graphs() ssr=SsrMode::Async/>
+                    <Route path=path!("/graph") view=part::cluster_graph() ssr=SsrMode::Async/>
+                    <Route path=path!("/graphs") view=part::graphs() ssr=SsrMode::Async/>
                     <Route path=path!("/graph/:name") view=part::graph() ssr=SsrMode::Async/>
                     <Route path=path!("/noderoles/:id") view=part::noderole() ssr=SsrMode::Async/>
                     <Route path=path!("/noderoles/:id/data") view=part::noderole_values() ssr=SsrMode::Async/>
@@ -113,6 +116,7 @@ pub fn App() -> impl IntoView {
                     <Route path=path!("/runs/:id") view=part::run() ssr=SsrMode::Async/>
                     <Route path=path!("/pending") view=part::pending() ssr=SsrMode::Async/>
                     <Route path=path!("/blueprints") view=part::blueprints() ssr=SsrMode::Async/>
+                    <Route path=path!("/blueprints/:number") view=part::blueprint() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog") view=part::catalog() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog/roles") view=part::roles() ssr=SsrMode::Async/>
                     <Route path=path!("/catalog/roles/:name") view=part::role() ssr=SsrMode::Async/>

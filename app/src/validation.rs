@@ -65,6 +65,16 @@ pub fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
+/// A value in a sentence: as JSON, shortened.
+pub fn shown(value: &Value) -> String {
+    const LENGTH: usize = 80;
+    let text = value.to_string();
+    match text.char_indices().nth(LENGTH) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
 /// The context in which a document is validated.
 #[derive(Debug, Clone, Default)]
 pub struct Purpose {

@@ -72,12 +72,18 @@ export async function submit(page, title) {
   return page.url().match(/(\d+)$/)[1];
 }
 
-/** Views each of `parts`, approves and commits. */
+/** Views each of `parts`, approves and commits, which leads to the rollout. */
 export async function commit(page, review, parts = []) {
   await visit(page, `/reviews/${review}`);
   for (const part of parts) await page.getByText(part).filter({ visible: true }).first().waitFor();
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByText('1 of 1 approval').waitFor();
+  await commitApproved(page, review);
+}
+
+/** Commits an approved review, which leads to the rollout. */
+export async function commitApproved(page, review) {
+  if (!page.url().endsWith(`/reviews/${review}`)) await visit(page, `/reviews/${review}`);
   await page.getByRole('button', { name: 'Commit' }).click();
-  await page.getByRole('link', { name: 'Watch progress' }).waitFor();
+  await page.waitForURL(/\/blueprints\/\d+$/);
 }

@@ -16,9 +16,8 @@ export async function settle(page) {
   await visit(page, review);
   await page.getByRole('button', { name: 'Approve' }).click();
   await page.getByRole('button', { name: 'Commit' }).click();
-  const watch = page.getByRole('link', { name: 'Watch progress' });
-  await watch.waitFor();
-  const board = await watch.getAttribute('href');
+  await page.waitForURL(/\/blueprints\/\d+$/);
+  const board = await page.locator('main .head a[href^="/deployments/"]').getAttribute('href');
   const target = await newest(page);
   await converged(page, target);
   return { review, board, target };

@@ -17,6 +17,32 @@ DROP FUNCTION IF EXISTS down_nodes();
 DROP FUNCTION IF EXISTS disruption_budget_admission();
 DROP FUNCTION IF EXISTS step_admission(bigint);
 
+-- Whether the join of a step is satisfied, counted from the states of its parents. The rule is the
+-- engine's anneal::step::count.
+CREATE OR REPLACE FUNCTION join_holds(of uuid, join_kind text, join_n int, join_after text)
+RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+DECLARE
+  counting bigint;
+  enough bigint;
+  ahead bigint;
+BEGIN
+  SELECT pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only'),
+    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only'
+      AND (p.state OPERATOR(pg_catalog.=) 'active'
+      OR (p.state OPERATOR(pg_catalog.=) 'error'
+         AND join_holds.join_after OPERATOR(pg_catalog.=) 'end'))),
+    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.=) 'order_only'
+      AND p.skipped IS NULL
+      AND p.state OPERATOR(pg_catalog.=) ANY (ARRAY['blocked', 'todo', 'transition']))
+  INTO counting, enough, ahead
+  FROM public.edge e JOIN public.step p ON p.id OPERATOR(pg_catalog.=) e.parent
+    WHERE e.child OPERATOR(pg_catalog.=) join_holds.of;
+  RETURN ahead OPERATOR(pg_catalog.=) 0 AND CASE join_holds.join_kind
+    WHEN 'all' THEN enough OPERATOR(pg_catalog.=) counting
+    WHEN 'any' THEN counting OPERATOR(pg_catalog.=) 0 OR enough OPERATOR(pg_catalog.>) 0
+    ELSE enough OPERATOR(pg_catalog.>=) join_holds.join_n END;
+END $$;
+
 -- The deployments on hold, with their descendants.
 CREATE OR REPLACE FUNCTION deployments_on_hold() RETURNS TABLE (id uuid)
 LANGUAGE sql STABLE AS $$
@@ -28,21 +54,30 @@ LANGUAGE sql STABLE AS $$
   SELECT h.id FROM held h
 $$;
 
--- The workers that lease runs.
+-- The workers that lease runs. A draining worker takes no further runs.
 CREATE OR REPLACE FUNCTION live_workers() RETURNS TABLE (capacity int, jigs text[])
 LANGUAGE sql STABLE AS $$
   SELECT w.capacity, w.jigs FROM worker w WHERE w.phase = 'confirmed' AND w.lease_until > now()
+    AND w.drain_since IS NULL
 $$;
 
--- What limits all steps. free: the number of runs that may start.
+-- What limits all steps. free: the number of runs that may start. draining: the open runs of
+-- draining workers. They count for the limit, but use no slot of the capacity.
 CREATE OR REPLACE FUNCTION run_admission(run_limit bigint)
-RETURNS TABLE (enabled boolean, running bigint, capacity bigint, free bigint)
+RETURNS TABLE (
+  enabled boolean, running bigint, draining bigint, capacity bigint, free bigint)
 LANGUAGE sql STABLE AS $$
-  SELECT h.enabled, r.running, w.capacity,
-    CASE WHEN h.enabled THEN greatest(0, least(run_limit, w.capacity) - r.running) ELSE 0 END
+  SELECT h.enabled, r.running, r.draining, w.capacity,
+    CASE WHEN h.enabled
+      THEN greatest(0, least(run_limit, w.capacity + r.draining) - r.running) ELSE 0 END
   FROM head h
   CROSS JOIN (SELECT coalesce(sum(l.capacity), 0)::bigint AS capacity FROM live_workers() l) w
-  CROSS JOIN (SELECT count(*) AS running FROM run o WHERE o.ended_at IS NULL) r
+  CROSS JOIN (
+    SELECT count(*) AS running, count(d.id) AS draining
+    FROM run o LEFT JOIN worker d ON d.id = o.worker_id AND d.drain_since IS NOT NULL
+      AND d.phase = 'confirmed' AND d.lease_until > now()
+    WHERE o.ended_at IS NULL
+  ) r
 $$;
 
 -- What limits the steps of a concurrency group. A chunk starts after the previous one has ended. A
@@ -80,6 +115,30 @@ LANGUAGE sql STABLE AS $$
   SELECT b.id, count(d.node_id), b.max_down - count(d.node_id)
   FROM disruption_budget b LEFT JOIN down_nodes() d ON d.disruption_budget_id = b.id
   GROUP BY b.id
+$$;
+
+-- TODO steps for which the down nodes of an exhausted budget wait, if no step of these nodes can
+-- start before. One of them may exceed the budget. Otherwise the nodes would wait forever, because
+-- the budget is free again only when they are up.
+CREATE OR REPLACE FUNCTION awaited_steps() RETURNS TABLE (disruption_budget_id bigint, step_id uuid)
+LANGUAGE sql STABLE AS $$
+  WITH RECURSIVE down AS (
+    SELECT d.disruption_budget_id AS budget, s.id, s.state, s.failures, s.node_up
+    FROM disruption_budget_admission() a
+    JOIN down_nodes() d ON d.disruption_budget_id = a.id
+    JOIN step s ON s.node_id = d.node_id AND a.id = ANY (s.disruption_budget_ids)
+    WHERE a.free <= 0
+  ),
+  above AS (
+    SELECT d.budget, d.id FROM down d
+    WHERE d.state = 'blocked' AND d.failures > 0 AND d.budget NOT IN (
+      SELECT o.budget FROM down o WHERE NOT (o.node_up AND o.state IN ('blocked', 'active')))
+    UNION
+    SELECT a.budget, p.id FROM above a
+    JOIN edge e ON e.child = a.id JOIN step p ON p.id = e.parent
+    WHERE p.state IN ('blocked', 'todo')
+  )
+  SELECT a.budget, a.id FROM above a JOIN step s ON s.id = a.id WHERE s.state = 'todo'
 $$;
 
 -- Why the node of a step does not meet the needs of the step. Empty if it does.
@@ -132,6 +191,8 @@ LANGUAGE sql STABLE AS $$
       WHEN f.exclusive THEN 'exclusive'
       WHEN f.other_action THEN 'other_action'
       WHEN f.room THEN 'room'
+      -- Last, because it reads the parents. Only a step with a wrong count is TODO before them.
+      WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after) THEN 'unknown'
     END
   FROM step s CROSS JOIN LATERAL (
     SELECT
@@ -163,6 +224,8 @@ LANGUAGE sql STABLE AS $$
         WHERE b.id IN (SELECT d.id FROM disruption_budget_admission() d WHERE d.free <= 0)
           AND (b.id, s.node_id) NOT IN (
             SELECT d.disruption_budget_id, d.node_id FROM down_nodes() d)
+          AND (b.id, s.id) NOT IN (
+            SELECT a.disruption_budget_id, a.step_id FROM awaited_steps() a)
         ) AS budget,
       s.concurrency_group_id IN (
         SELECT g.id FROM concurrency_group_admission() g WHERE g.chunk) AS chunk,
@@ -178,7 +241,8 @@ LANGUAGE sql STABLE AS $$
       OR s.action <> 'run' AND EXISTS (
         SELECT FROM step o JOIN run r ON r.step_id = o.id AND r.ended_at IS NULL
         WHERE o.noderole_id = s.noderole_id AND o.action = 'run') AS other_action,
-      (SELECT r.running >= least(run_limit, r.capacity) FROM run_admission(run_limit) r
+      (SELECT r.running >= least(run_limit, r.capacity + r.draining)
+        FROM run_admission(run_limit) r
         WHERE r.capacity > 0) IS TRUE AS room
   ) f
 $$;

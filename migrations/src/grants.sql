@@ -72,7 +72,7 @@ BEGIN
     'INSERT (node_id, kind, detail, token_id, address), DELETE ON node_report',
     'INSERT (deployment_id, node_id, kind, title, created_by) ON proposal',
     'UPDATE (title, state, version, updated_at, closed_at) ON proposal',
-    'INSERT (proposal_id, seq, actor, body, undone) ON edit',
+    'INSERT (proposal_id, seq, actor, body, undone, gesture) ON edit',
     'UPDATE (undone, touched_by, dropped) ON edit',
     'INSERT (proposal_id, version, title, change_hash, effects_hash, policy_number,
              new_policy_hash, approvals_needed, epoch, root_hash, summary, risk, created_by) ON
@@ -106,7 +106,7 @@ BEGIN
              since, not_before, node_up, node_fits, input_version, stale) ON step',
     'INSERT, DELETE ON edge',
     -- The server requests that a worker cancels a run, and ends runs that no worker has leased.
-    'UPDATE (cancel_requested, superseded, error, state, outcome, ended_at, lease_until) ON run',
+    'UPDATE (cancel_requested, superseded, error, state, outcome, ended_at) ON run',
     'INSERT (topic, subject, kind, body) ON event',
     'INSERT (actor, action, subject, detail) ON audit',
     'INSERT (by, report), DELETE ON import_report',
@@ -117,7 +117,9 @@ BEGIN
     'UPDATE (last_seen_at, idle_expires_at, ceremony), DELETE ON session',
     'UPDATE (dismissed_at) ON access_change',
     'INSERT, UPDATE (at) ON visit',
+    'UPDATE (drain_by, drain_since, drain_reason) ON worker',
     'INSERT, UPDATE, DELETE ON background_task',
+    'INSERT (address), UPDATE (seen_at), DELETE ON server_address',
     'INSERT, UPDATE (last_used_at, revoked_at), DELETE ON token',
     -- The database verifies credentials. Only these functions act for a person, begin a session or
     -- set a password.
@@ -193,21 +195,27 @@ BEGIN
     'SELECT, UPDATE (state, pending, satisfied, applied_generation, failures, cause, cause_by,
                      error, since, not_before, node_up, node_fits, results, output, output_run,
                      input_hash, input_version, input_checked, stale) ON step',
+    -- A trigger inserts and deletes the rows.
+    'SELECT, UPDATE (due_at, worker_id, leased_at, generation, state, failures, reran, detail,
+                     took_ms, checked_at, changed_at, passes_until) ON role_check',
     'SELECT, INSERT (step_id, node_id, concurrency_group_id, generation, content_hash,
                      blueprint_number, epoch, exclusive, cause, cause_by, failures, lease_until)
                      ON run',
     'UPDATE (state, worker_id, started_at, lease_until, ended_at, outcome, error, input,
-             surroundings, input_hash, input_version, result, result_bytes, log_bytes) ON run',
+             surroundings, input_hash, input_version, result, result_bytes, log_bytes, out_bytes,
+             err_bytes, adoptions) ON run',
     -- A guard reads the end of the log.
     'SELECT (run_id, at_offset), INSERT (run_id, at_offset, at, body) ON run_log',
     'SELECT, INSERT (id, name, phase, capacity, jigs, host, pid, version, lease_until), DELETE ON
                      worker',
     'UPDATE (phase, lease_until, last_heartbeat_at, reason, secrets) ON worker',
     'SELECT, INSERT, UPDATE, DELETE ON background_task',
+    'SELECT ON server_address',
     'INSERT (topic, subject, kind, body) ON event',
     'EXECUTE ON FUNCTION acting_person()',
     'EXECUTE ON FUNCTION seal_audit(int)',
     'EXECUTE ON FUNCTION ensure_run_log_room()',
+    'EXECUTE ON FUNCTION forget_excess_results(bigint[])',
     'EXECUTE ON FUNCTION forget_events(interval)'
   ] LOOP
     EXECUTE format('GRANT %s TO %I', granted, worker);
@@ -235,12 +243,14 @@ BEGIN
     'SELECT (id, node_id, role, instance, deployment_id, disposition) ON noderole',
     'SELECT (id, noderole_id, node_id, action, concurrency_group_id, jig, rank, priority,
              destructive, generation, state, since, not_before, pending, applied_generation,
-             failures, cause, node_up, node_fits, stale) ON step',
+             failures, cause, node_up, node_fits, stale, check_s) ON step',
+    'SELECT (step_id, node_id, due_at, generation, state, failures, reran, took_ms, checked_at,
+             changed_at, passes_until) ON role_check',
     'SELECT (id, step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
              cause, failures, state, outcome, worker_id, queued_at, started_at, ended_at,
              lease_until, cancel_requested, superseded, result_bytes, log_bytes) ON run',
     'SELECT (id, name, phase, capacity, jigs, host, version, lease_until, started_at,
-             last_heartbeat_at) ON worker',
+             last_heartbeat_at, drain_since) ON worker',
     'SELECT (process_id, process_kind, process, task, period_ms, started_at, ended_at, took_ms,
              failures, due_at, lease_until) ON background_task',
     'SELECT (id, deployment_id, kind, state, version, created_at, updated_at, closed_at) ON

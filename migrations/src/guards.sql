@@ -223,6 +223,12 @@ SET enable_seqscan = off SET jit = off AS $$
       SELECT key, o.value AS was, n.value AS is_now FROM jsonb_each(coalesce(doc.was -> 'noderoles', '{}')) o
       FULL JOIN jsonb_each(coalesce(doc.is_now -> 'noderoles', '{}')) n USING (key)) r
     WHERE doc.kind = 'node'),
+  -- Templates of the roles that reference a secret.
+  template AS MATERIALIZED (
+    SELECT b.role, b.body::jsonb -> 'template' AS template FROM (
+      SELECT x.role, (SELECT convert_from(o.body, 'UTF8') FROM object o WHERE o.hash = decode(x.role, 'hex')) AS body
+      FROM (SELECT c.is_now ->> 'role' AS role FROM carried c UNION SELECT c.was ->> 'role' FROM carried c) x) b
+    WHERE names_secret(b.body) AND jsonb_typeof(b.body::jsonb -> 'template') = 'object'),
   told_otherwise AS (
     SELECT c.is_now ->> 'role' AS role FROM carried c
     WHERE c.was IS NOT NULL AND c.is_now IS NOT NULL
@@ -254,7 +260,21 @@ SET enable_seqscan = off SET jit = off AS $$
         SELECT convert_from(o.body, 'UTF8')::jsonb #>> '{run,on_change}' FROM object o WHERE o.hash = decode(t.role, 'hex'))
         IS DISTINCT FROM 'keep')
   UNION ALL
-  SELECT 'secret' WHERE adds_secret(review)
+  SELECT 'secret' WHERE adds_secret(review) OR EXISTS (
+    SELECT FROM carried c JOIN template t ON t.role = c.is_now ->> 'role'
+    CROSS JOIN LATERAL jsonb_each(t.template) v CROSS JOIN LATERAL secret_references(v.value) r
+    WHERE c.was ->> 'role' IS DISTINCT FROM c.is_now ->> 'role'
+      -- Other data may replace the value of this key.
+      AND (c.is_now -> 'data' ? v.key) IS NOT TRUE
+      AND (coalesce(
+        (SELECT doc.is_now FROM doc WHERE doc.kind = 'deployment' AND doc.id = (c.is_now ->> 'deployment')::uuid),
+        deployment_body((c.is_now ->> 'deployment')::uuid))
+        #> ARRAY['roles', split_part(c.key, '/', 1), 'data'] ? v.key) IS NOT TRUE
+      AND r NOT IN (
+        SELECT secret_references(o.template) FROM template o WHERE o.role = c.was ->> 'role'
+        UNION ALL SELECT secret_references(c.was -> 'data')
+        UNION ALL SELECT secret_references(deployment_body((c.was ->> 'deployment')::uuid)
+          #> ARRAY['roles', split_part(c.key, '/', 1), 'data'])))
 $$;
 
 -- Permissions -------------------------------------------------------------------------------------
@@ -521,11 +541,13 @@ BEGIN
   END IF;
   IF approving < s.approvals_needed AND others IS NOT NULL THEN
     RAISE EXCEPTION
-      'Review % has % of % approvals. Approvals by % do not count, because an author gave them '
-      'access', s.id, approving,
+      'Review % has % of % approvals. Approvals by % do not count, because their access or that '
+      'of an author is new', s.id, approving,
       s.approvals_needed, others
       USING ERRCODE = 'GY040',
-        HINT = 'Ask another reviewer to approve it, or another admin to confirm that access.';
+        HINT =
+          'Ask another reviewer to approve it, or another admin to confirm the new access. The '
+          'review shows who got access from whom.';
   END IF;
   IF approving < s.approvals_needed AND unsigned IS NOT NULL THEN
     RAISE EXCEPTION
@@ -754,8 +776,8 @@ BEGIN
     RAISE EXCEPTION 'Proposal % is % and can no longer change', OLD.id, OLD.state
       USING ERRCODE = 'GY016', HINT = 'Open another proposal.';
   END IF;
-  IF NEW.version < OLD.version THEN
-    RAISE EXCEPTION 'The version of a proposal can only rise' USING ERRCODE = 'GY016';
+  IF NEW.version NOT IN (OLD.version, OLD.version::bigint + 1) THEN
+    RAISE EXCEPTION 'The version of a proposal can only rise by one' USING ERRCODE = 'GY016';
   END IF;
   IF NEW.state = 'committed' AND NOT EXISTS (
     SELECT FROM blueprint t JOIN review s ON s.id = t.review_id
@@ -879,17 +901,22 @@ END $$;
 CREATE TRIGGER guard_scope AFTER INSERT ON review_document REFERENCING NEW TABLE AS added
   FOR EACH STATEMENT EXECUTE FUNCTION guard_scope();
 
--- The result of replanning a review is recorded once, at the version that the replan created.
+-- The result of replanning an outdated review is recorded once, at the version that the replan
+-- created.
 CREATE OR REPLACE FUNCTION guard_replan() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE p proposal;
 BEGIN
   SELECT * INTO p FROM proposal WHERE id = NEW.proposal_id FOR UPDATE;
   IF p.state <> 'open' OR p.version <> NEW.version
-     OR EXISTS (SELECT FROM review s WHERE s.id = NEW.before_id AND s.version >= NEW.version)
+     OR EXISTS (SELECT FROM review s WHERE s.id = NEW.before_id AND s.version <> NEW.version - 1)
      OR EXISTS (SELECT FROM review s WHERE s.id = NEW.after_id AND s.version <> NEW.version) THEN
     RAISE EXCEPTION 'Proposal % is % at version %, and was not replanned as version %', p.id,
       p.state, p.version, NEW.version
       USING ERRCODE = 'GY005', HINT = 'Reload the proposal.';
+  END IF;
+  IF NOT is_outdated(NEW.before_id) THEN
+    RAISE EXCEPTION 'Cannot replan review %: its base has not changed', NEW.before_id
+      USING ERRCODE = 'GY035', HINT = 'Only people can change the proposal. Sign in.';
   END IF;
   RETURN NEW;
 END $$;
@@ -1273,7 +1300,9 @@ CREATE TRIGGER guard_node_root AFTER INSERT OR UPDATE OF transport, connection O
 -- With two records of one machine, two exclusive runs could overlap on it. The port distinguishes
 -- machines that share an address. Existing duplicates stay until someone changes them. Concurrent
 -- inserts wait for each other, as above.
-CREATE OR REPLACE FUNCTION guard_node_machine() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+CREATE OR REPLACE FUNCTION guard_node_machine() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
+-- With a limit, a search in the GIN indexes may omit rows.
+SET gin_fuzzy_search_limit = 0 AS $$
 DECLARE
   port text := coalesce(NEW.connection ->> 'port', '22');
   wanted jsonb := lower(NEW.address::text)::jsonb;

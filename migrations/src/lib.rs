@@ -122,6 +122,7 @@ const SCHEMA: &str = concat!(
     include_str!("schema/workers.sql"),
     include_str!("schema/audit.sql"),
     include_str!("schema/events.sql"),
+    include_str!("schema/times.sql"),
 );
 
 /// Functions and triggers, one file per topic, then the grants. The order matters: later files use
@@ -146,6 +147,8 @@ const GUARDS: &str = concat!(
     include_str!("guards/second_factor.sql"),
     "\n",
     include_str!("guards/nodes.sql"),
+    "\n",
+    include_str!("guards/checks.sql"),
     "\n",
     include_str!("guards/progress.sql"),
     "\n",

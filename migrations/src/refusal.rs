@@ -40,7 +40,7 @@ pub enum Refusal {
     OpenThreads,
     /// GY018: the person may not comment or resolve the thread.
     NoVoice,
-    /// GY019: the person may not, or may no longer, commit, switch or put on hold.
+    /// GY019: the person may not, or may no longer, commit, switch, put on hold or propose.
     CannotCommit,
     /// GY020: the root folders of two local nodes overlap.
     RootFoldersOverlap,
@@ -87,13 +87,15 @@ pub enum Refusal {
     InvalidStepTransition,
     /// GY048: a run is inserted for a step that may not start now.
     StepNotStartable,
-    /// GY049: a run skips a state (queued, running, ended), or its input changes.
+    /// GY049: a run skips a state (queued, running, ended), ends without its step, has a lease that
+    /// is too long, or its input or result changes.
     InvalidRunTransition,
     /// GY050: output, results or system data do not come from a run.
     OutputWithoutRun,
     /// GY051: a log chunk is not written at the end of the log, or no worker has leased the run.
     InvalidLogWrite,
-    /// GY052: a node's state changes without a health check, or its facts without a source.
+    /// GY052: a node's state changes without a health check, its facts without a source, or a
+    /// counter by more than one.
     NodeStateWithoutEvidence,
     /// GY053: a commit writes rows of documents that its review does not list.
     UnlistedRows,

@@ -96,6 +96,10 @@ async fn approval_does_not_apply_to_other_scope() {
 #[tokio::test]
 async fn submitter_is_author() {
     let world = World::new().await;
+    world
+        .owner("UPDATE person SET permissions = '{operator, reviewer}' WHERE name = 'bo'")
+        .await
+        .unwrap();
     let planned = NewReview { by: world.bo, ..world.plan(world.web, world.ada).await };
     let review = world.submit(&planned).await.unwrap();
     assert_refused(
@@ -341,13 +345,7 @@ async fn jig_switch_without_its_risk_is_refused() {
         };
         let commit = commit.await;
         if commit.is_err() {
-            world
-                .app(&format!(
-                    "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}",
-                    planned.proposal
-                ))
-                .await
-                .unwrap();
+            discard(&world, &planned).await;
         }
         commit
     };
@@ -397,7 +395,7 @@ async fn discard(world: &World, planned: &NewReview) {
         "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE id = {}",
         planned.proposal
     );
-    world.app(&sql).await.unwrap();
+    world.owner(&sql).await.unwrap();
 }
 
 /// Runs each statement in its own commit, which is rolled back.
@@ -738,10 +736,7 @@ async fn destructive_step_among_many_is_found() {
 async fn recreated_proposal_has_no_approvals() {
     let world = World::new().await;
     let (old, approved) = approved(&world).await;
-    world
-        .app(&format!("UPDATE proposal SET state = 'discarded' WHERE id = {}", old.proposal))
-        .await
-        .unwrap();
+    discard(&world, &old).await;
     let proposal = world.propose(world.web, world.ada).await;
     let again = NewReview { proposal, ..old.clone() };
     let review = world.submit(&again).await.unwrap();
@@ -1088,6 +1083,47 @@ async fn secret_use_without_its_risk_is_refused() {
         Refusal::IncompleteReview,
     );
     commits_with(&world, json!({"port": 1}), &[]).await.unwrap();
+}
+
+#[tokio::test]
+async fn template_secret_without_its_risk_is_refused() {
+    let world = World::new().await;
+    let with = async |template: Value| {
+        let role =
+            json!({"name": "app", "jig": "script", "jig_class": "script", "template": template});
+        hex(&world.put("role", role).await)
+    };
+    let secret = |version: i64| json!({"$secret": "db/admin", "version": version});
+    let risks = async |noderole: Value| {
+        let mut planned = world.plan(world.web, world.ada).await;
+        let noderoles = json!({"app": noderole});
+        let doc = node_doc(world.n1, "n1.x.example", world.web, noderoles);
+        planned.documents[0].3 = Some(world.put("node", doc).await);
+        planned.root = world.root_with(&planned).await;
+        let review = world.submit(&planned).await.unwrap();
+        let sql = "SELECT 'secret' IN (SELECT risk FROM risks_of_documents($1))";
+        let found: bool =
+            sqlx::query_scalar(sql).bind(review).fetch_one(world.db.app()).await.unwrap();
+        world.verdict(review, world.bo, "approve").await.unwrap();
+        let refused = world
+            .commit(&planned, review)
+            .await
+            .is_err_and(|error| Refusal::of(&error) == Some(Refusal::IncompleteReview));
+        assert_eq!(found, refused, "the commit needs the risk");
+        world
+            .owner(
+                "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'",
+            )
+            .await
+            .unwrap();
+        found
+    };
+    let named = with(json!({"db": {"key": secret(1)}, "port": 1})).await;
+    assert!(risks(json!({"role": named})).await, "the role of the noderole changes");
+    assert!(risks(json!({"role": named, "data": {"port": 2}})).await, "beside other data");
+    assert!(!risks(json!({"role": named, "data": {"db": "none"}})).await, "data replaces it");
+    assert!(!risks(json!({"role": with(json!({"port": 2})).await})).await, "no secret");
+    assert!(!risks(json!({"role": with(json!([secret(1)])).await})).await, "not an object");
 }
 
 #[tokio::test]

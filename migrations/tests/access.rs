@@ -65,9 +65,13 @@ impl World {
         .unwrap();
     }
 
-    /// Plans a change with this person's approval and tries to commit it.
+    /// Plans a change of ada with this person's approval and tries to commit it.
     async fn approved_by(&self, person: Uuid) -> Result<i64, sqlx::Error> {
-        let planned = self.plan(self.web, self.ada).await;
+        self.approved(self.ada, person).await
+    }
+
+    async fn approved(&self, author: Uuid, person: Uuid) -> Result<i64, sqlx::Error> {
+        let planned = self.plan(self.web, author).await;
         let review = self.submit(&planned).await.unwrap();
         self.verdict(review, person, "approve").await.unwrap();
         let committed = self.commit(&planned, review).await;
@@ -100,6 +104,93 @@ async fn approval_with_fresh_access_from_author_is_ignored() {
     for person in [dan, world.bo, world.cy] {
         world.approved_by(person).await.unwrap();
     }
+}
+
+/// cy is an admin and a reviewer, and acts through accounts that they control.
+#[tokio::test]
+async fn admin_cannot_approve_own_change_with_other_accounts() {
+    let world = World::new().await;
+    world.admins().await;
+    let oli = world.add(world.cy, "oli", "{operator}").await;
+    let ria = world.add(world.cy, "ria", "{reviewer}").await;
+    world.link(world.cy, world.eve).await;
+    for (what, author, person) in [
+        ("two new accounts", oli, ria),
+        ("a new author", oli, world.cy),
+        ("a link for the author", world.eve, world.cy),
+        ("a link and a new account", world.eve, ria),
+    ] {
+        assert_refused(what, world.approved(author, person).await, Refusal::ApprovalExcluded);
+    }
+    // Access from another admin, or from the owner of the installation.
+    let ron = world.add(world.ada, "ron", "{reviewer}").await;
+    for person in [world.bo, ron] {
+        world.approved(oli, person).await.unwrap();
+    }
+    assert_eq!(world.confirm(oli, world.ada).await.unwrap(), 1);
+    for person in [world.cy, ria] {
+        world.approved(oli, person).await.unwrap();
+    }
+    world.later("24 hours").await;
+    world.approved(world.eve, world.cy).await.unwrap();
+}
+
+#[tokio::test]
+async fn admin_who_becomes_reviewer_cannot_approve_own_change() {
+    let world = World::new().await;
+    world.admins().await;
+    let oli = world.add(world.ada, "oli", "{operator}").await;
+    world
+        .by(
+            world.ada,
+            "UPDATE person SET permissions = permissions || '{reviewer}' WHERE name = 'ada'",
+        )
+        .await
+        .unwrap();
+    let refused = world.approved(oli, world.ada).await;
+    assert_refused("oli is an account of ada", refused, Refusal::ApprovalExcluded);
+    // ada's own grant does not matter for other authors.
+    world.approved(world.eve, world.ada).await.unwrap();
+}
+
+#[tokio::test]
+async fn access_of_author_counts_at_the_submission() {
+    let world = World::new().await;
+    world.admins().await;
+    let oli = world.add(world.cy, "oli", "{operator}").await;
+    let planned = world.plan(world.web, oli).await;
+    let review = world.submit(&planned).await.unwrap();
+    let older = "ALTER TABLE review DISABLE TRIGGER guard_append_only;
+                 UPDATE review SET created_at = created_at - interval '30 hours';
+                 ALTER TABLE review ENABLE TRIGGER guard_append_only";
+    sqlx::raw_sql(older).execute(world.db.owner()).await.unwrap();
+    world.later("30 hours").await;
+    world.verdict(review, world.cy, "approve").await.unwrap();
+    let early = world.commit(&planned, review).await;
+    assert_refused("oli's access was new", early, Refusal::ApprovalExcluded);
+    world.edit(planned.proposal, oli).await.unwrap();
+    let again = world.plan_for(planned.proposal, world.web, oli).await;
+    let review = world.submit(&again).await.unwrap();
+    world.verdict(review, world.cy, "approve").await.unwrap();
+    world.commit(&again, review).await.unwrap();
+}
+
+#[tokio::test]
+async fn admin_cannot_approve_change_of_own_service_account() {
+    let world = World::new().await;
+    world.admins().await;
+    world.owner("UPDATE person SET permissions = '{operator}' WHERE name = 'robot'").await.unwrap();
+    let token = format!(
+        "INSERT INTO token (kind, name, hash, person_id, created_by, scopes, expires_at)
+         VALUES ('api', 'ci', sha256('x'), '{}', '{}', '{{operator}}', now() + interval '1 day')",
+        world.robot, world.cy
+    );
+    world.by(world.cy, &token).await.unwrap();
+    let refused = world.approved(world.robot, world.cy).await;
+    assert_refused("cy has its token", refused, Refusal::ApprovalExcluded);
+    world.approved(world.robot, world.bo).await.unwrap();
+    world.later("24 hours").await;
+    world.approved(world.robot, world.cy).await.unwrap();
 }
 
 #[tokio::test]
@@ -165,6 +256,55 @@ async fn account_newer_than_submission_cannot_approve() {
     world.verdict(review, world.bo, "approve").await.unwrap();
     world.commit(&planned, review).await.unwrap();
     world.approved_by(dan).await.unwrap();
+}
+
+/// cy is no author.
+#[tokio::test]
+async fn access_from_after_submission_bars_approval() {
+    let world = World::new().await;
+    world.admins().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let review = world.submit(&planned).await.unwrap();
+    let dan = world.add(world.cy, "dan", "{reviewer}").await;
+    world
+        .by(world.cy, "UPDATE person SET permissions = '{operator, reviewer}' WHERE name = 'eve'")
+        .await
+        .unwrap();
+    world.link(world.cy, world.bo).await;
+    for person in [dan, world.eve, world.bo] {
+        world.verdict(review, person, "approve").await.unwrap();
+    }
+    let refused = world.commit(&planned, review).await;
+    assert_refused("all are new", refused, Refusal::ApprovalExcluded);
+    for person in [dan, world.eve] {
+        world.confirm(person, world.ada).await.unwrap();
+    }
+    let refused = world.commit(&planned, review).await;
+    assert_refused("accounts and grants count never", refused, Refusal::ApprovalExcluded);
+    // Another admin confirms the link.
+    world.confirm(world.bo, world.ada).await.unwrap();
+    world.commit(&planned, review).await.unwrap();
+    world.approved_by(dan).await.unwrap();
+}
+
+#[tokio::test]
+async fn access_from_the_owner_never_bars() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let review = world.submit(&planned).await.unwrap();
+    for sql in [
+        "INSERT INTO person (name, permissions) VALUES ('dan', '{reviewer}')",
+        "INSERT INTO token (kind, hash, person_id, expires_at)
+         SELECT 'sign_in', sha256('d'), id, now() + interval '1 hour' FROM person WHERE name = 'dan'",
+    ] {
+        world.owner(sql).await.unwrap();
+    }
+    let dan = sqlx::query_scalar("SELECT id FROM person WHERE name = 'dan'")
+        .fetch_one(world.db.owner())
+        .await
+        .unwrap();
+    world.verdict(review, dan, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap();
 }
 
 #[tokio::test]

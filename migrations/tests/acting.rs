@@ -206,6 +206,69 @@ async fn proposals_edits_and_comments_need_credential() {
 }
 
 #[tokio::test]
+async fn session_without_operator_permission_changes_no_proposal() {
+    let world = World::new().await;
+    let planned = world.plan(world.web, world.ada).await;
+    let permissions =
+        |set: &str| format!("UPDATE person SET permissions = '{set}' WHERE id = '{}'", world.eve);
+    world.owner(&permissions("{viewer}")).await.unwrap();
+    let (eve, proposal) = (world.eve, planned.proposal);
+    let changes = [
+        "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'"
+            .to_owned(),
+        "UPDATE proposal SET title = 'x' WHERE state = 'open'".to_owned(),
+        "UPDATE proposal SET version = version + 1 WHERE state = 'open'".to_owned(),
+    ];
+    let edit = format!(
+        "INSERT INTO edit (proposal_id, seq, actor, body) VALUES ({proposal}, 9, '{eve}', '{{\"edit\": \"any\"}}')"
+    );
+    let undo = format!("UPDATE edit SET undone = true, touched_by = touched_by || '{eve}'::uuid");
+    let propose = |place: Uuid| {
+        format!("INSERT INTO proposal (deployment_id, created_by) VALUES ('{place}', '{eve}')")
+    };
+    let everywhere = [
+        format!(
+            "INSERT INTO node (fqdn, deployment_id, created_by) SELECT 'bare.x.example', id, '{eve}' FROM deployment WHERE system"
+        ),
+        format!(
+            "INSERT INTO barclamp (name, version, hash, imported_by) SELECT 'b', '1', hash, '{eve}' FROM object LIMIT 1"
+        ),
+        format!("INSERT INTO import_report (by, report) VALUES ('{eve}', '{{\"barclamps\": []}}')"),
+    ];
+    let refused = async |sql: &str, by| assert_refused(sql, world.app_as(eve, sql).await, by);
+    for sql in &changes {
+        refused(sql, Refusal::PersonMismatch).await;
+    }
+    for sql in [&edit, &undo, &propose(world.system)].into_iter().chain(&everywhere) {
+        refused(sql, Refusal::CannotCommit).await;
+    }
+    let by_eve = NewReview { by: eve, authors: vec![eve, world.ada], ..planned };
+    assert_refused("submission", world.submit(&by_eve).await, Refusal::PersonMismatch);
+    // An operator of another deployment.
+    let grant = |place: Uuid| {
+        format!(
+            "INSERT INTO scoped_grant (person_id, permission, deployment_id) VALUES ('{eve}', 'operator', '{place}')"
+        )
+    };
+    world.owner(&grant(world.storage)).await.unwrap();
+    for sql in &changes {
+        refused(sql, Refusal::PersonMismatch).await;
+    }
+    for sql in [&edit, &undo, &propose(world.system)].into_iter().chain(&everywhere) {
+        refused(sql, Refusal::CannotCommit).await;
+    }
+    world.app_as(eve, &propose(world.storage)).await.unwrap();
+    world.owner(&grant(world.web)).await.unwrap();
+    for sql in [&edit, &undo, &changes[2], &changes[1]] {
+        world.app_as(eve, sql).await.unwrap();
+    }
+    world.owner(&permissions("{operator}")).await.unwrap();
+    for sql in &everywhere {
+        world.app_as(eve, sql).await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn node_tokens_take_an_operator_of_the_node() {
     let world = World::new().await;
     let token = |by: &str| {
@@ -317,6 +380,42 @@ async fn hold_needs_operator_of_deployment() {
         assert_refused(sql, world.app_as(world.bo, sql).await, Refusal::CannotCommit);
         world.app_as(world.eve, sql).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn drain_needs_operator_everywhere() {
+    let world = World::new().await;
+    let (ada, bo) = (world.ada, world.bo);
+    let insert = "INSERT INTO worker (name, phase, lease_until) VALUES ('w', 'confirmed', now() + interval '1 hour')";
+    world.worker(insert).await.unwrap();
+    let drain = |by: Uuid| {
+        format!("UPDATE worker SET drain_by = '{by}', drain_since = now(), drain_reason = 'x'")
+    };
+    let resume = "UPDATE worker SET drain_by = NULL, drain_since = NULL, drain_reason = NULL";
+    // Operator of one deployment is not enough.
+    let grant = format!(
+        "INSERT INTO scoped_grant (person_id, permission, deployment_id) VALUES ('{bo}', 'operator', '{}')",
+        world.web
+    );
+    world.owner(&grant).await.unwrap();
+    assert_refused("nobody", world.app(&drain(ada)).await, Refusal::PersonMismatch);
+    let other = world.app_as(world.eve, &drain(ada)).await;
+    assert_refused("another person", other, Refusal::PersonMismatch);
+    assert_refused("bo", world.app_as(bo, &drain(bo)).await, Refusal::CannotCommit);
+    world.app_as(ada, &drain(ada)).await.unwrap();
+    assert_refused("nobody", world.app(resume).await, Refusal::PersonMismatch);
+    assert_refused("bo", world.app_as(bo, resume).await, Refusal::CannotCommit);
+    assert_eq!(state(world.worker(resume).await), DENIED);
+    world.app_as(world.eve, resume).await.unwrap();
+    let audited = format!(
+        "audit WHERE action = 'worker.update' AND source = 'database' AND actor = '{ada}'
+         AND detail ->> 'drain_by' = '{ada}' AND detail ->> 'drain_reason' = 'x'"
+    );
+    assert_eq!(world.count(&audited).await, 1);
+    assert_eq!(world.count("audit WHERE action = 'worker.update'").await, 2);
+    // Neither does a part of a drain remain.
+    let part = "UPDATE worker SET drain_reason = 'x'";
+    assert_eq!(state(world.app_as(ada, part).await), "23514");
 }
 
 #[tokio::test]
@@ -562,6 +661,43 @@ async fn automatic_submission_needs_changed_base() {
     assert_refused("checked before it is audited", early, Refusal::PersonMismatch);
     drop(tx);
     world.replan(before, &anew).await.unwrap();
+}
+
+/// Without a person, no verdict is lost while the base of its review is unchanged.
+#[tokio::test]
+async fn proposal_changes_need_person_or_changed_base() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.base.push((world.storage, world.head_no(world.storage).await));
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    let change = |set: &str| format!("UPDATE proposal SET {set} WHERE id = {}", planned.proposal);
+    let send_back = |set: &str| {
+        format!(
+            "{}; INSERT INTO replan (before_id, proposal_id, version, blueprint_number, refused)
+             SELECT {review}, id, version, 1, '[\"gone\"]' FROM proposal WHERE id = {}",
+            change(set),
+            planned.proposal
+        )
+    };
+    let raise = "version = version + 1";
+    let drops = [change(raise), change("state = 'discarded'"), change("title = 'another'")];
+    for sql in &drops {
+        assert_refused(sql, world.app(sql).await, Refusal::PersonMismatch);
+    }
+    let unchanged = world.app(&send_back(raise)).await;
+    assert_refused("its base is unchanged", unchanged, Refusal::PersonMismatch);
+    world.app_as(world.ada, &change("title = 'hers'")).await.unwrap();
+
+    world.change(world.storage).await;
+    for sql in &drops {
+        assert_refused(sql, world.app(sql).await, Refusal::PersonMismatch);
+    }
+    let skipped = world.app(&send_back("version = version + 2")).await;
+    assert_refused("it skips a version", skipped, Refusal::AlreadyUsed);
+    let renamed = world.app(&send_back("version = version + 1, title = 'gone'")).await;
+    assert_refused("it also changes the title", renamed, Refusal::PersonMismatch);
+    world.app(&send_back(raise)).await.unwrap();
 }
 
 #[tokio::test]

@@ -130,14 +130,17 @@ async fn each_change_is_audited() {
 #[tokio::test]
 async fn dropped_reviews_are_audited() {
     let world = World::new().await;
-    let planned = world.plan(world.web, world.ada).await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.base.push((world.storage, world.head_no(world.storage).await));
     let review = world.submit(&planned).await.unwrap();
-    world.app("UPDATE proposal SET version = version + 1").await.unwrap();
-    let replan = format!(
-        "INSERT INTO replan (before_id, proposal_id, version, blueprint_number, refused)
-         SELECT {review}, id, version, 1, '[\"gone\"]' FROM proposal"
+    world.change(world.storage).await;
+    let send_back = format!(
+        "UPDATE proposal SET version = version + 1 WHERE id = {0};
+         INSERT INTO replan (before_id, proposal_id, version, blueprint_number, refused)
+         SELECT {review}, id, version, 2, '[\"gone\"]' FROM proposal WHERE id = {0}",
+        planned.proposal
     );
-    world.app(&replan).await.unwrap();
+    world.app(&send_back).await.unwrap();
     let (raised, sent_back) = (
         database_rows(&world, "proposal.update").await,
         database_rows(&world, "replan.insert").await,

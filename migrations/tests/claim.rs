@@ -156,6 +156,32 @@ async fn claim_respects_limit_and_worker_capacity() {
 }
 
 #[tokio::test]
+async fn claim_counts_no_capacity_of_draining_workers() {
+    let floor = Floor::new().await;
+    floor.steps(1, "a", (1, 40), "", "").await;
+    floor.workers(4).await;
+    assert_eq!(floor.claim(1000).await, 4);
+    floor
+        .sql(
+            "UPDATE run SET state = 'running', started_at = now(), worker_id = (SELECT id FROM worker);
+             UPDATE worker SET drain_by = (SELECT id FROM person), drain_since = now(), drain_reason = 'x'",
+        )
+        .await;
+    floor.end(1).await;
+    assert_eq!(floor.claim(1000).await, 0, "only a draining worker");
+    floor
+        .sql(
+            "INSERT INTO worker (name, phase, capacity, jigs, lease_until)
+             VALUES ('o', 'confirmed', 5, '{script}', now() + interval '1 hour')",
+        )
+        .await;
+    assert_eq!(floor.claim(6).await, 3, "its three runs count for the limit");
+    assert_eq!(floor.claim(1000).await, 2, "and use no slot of the other worker");
+    floor.sql("UPDATE worker SET drain_by = NULL, drain_since = NULL, drain_reason = NULL").await;
+    assert_eq!(floor.claim(1000).await, 1);
+}
+
+#[tokio::test]
 async fn concurrent_claims_respect_limit() {
     let floor = Floor::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
@@ -297,6 +323,30 @@ async fn blocked_steps_are_not_claimed() {
         .await;
     let started: Vec<String> = floor.round(100, 100).await.unwrap().into_keys().collect();
     assert_eq!(started, ["asleep", "frozen", "later"]);
+}
+
+/// A bug, or a stolen server role, may set such a step to TODO.
+#[tokio::test]
+async fn step_before_its_parent_blocks_no_other() {
+    let floor = Floor::new().await;
+    floor.steps(1, "child", (1, 1), "", "").await;
+    floor.steps(1, "parent", (1, 1), "", "").await;
+    floor
+        .sql(
+            "ALTER TABLE edge DISABLE TRIGGER guard_intent;
+             INSERT INTO edge VALUES (md5('child1')::uuid, md5('parent1')::uuid, 'hard');
+             UPDATE step SET since = '2019-01-01', rank = 1 WHERE id = md5('child1')::uuid;
+             UPDATE concurrency_group SET name = 'both' WHERE name = 'child';
+             UPDATE step SET concurrency_group_id = (SELECT id FROM concurrency_group WHERE name = 'both')",
+        )
+        .await;
+    assert_eq!(
+        floor.round(100, 1).await.unwrap(),
+        one("parent"),
+        "in the same group and on its node"
+    );
+    floor.end(1).await;
+    assert_eq!(floor.round(100, 1).await.unwrap(), one("child"));
 }
 
 #[tokio::test]

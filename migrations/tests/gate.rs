@@ -65,6 +65,10 @@ async fn author_and_non_reviewer_verdicts_are_refused() {
 #[tokio::test]
 async fn editor_is_author_even_if_unlisted() {
     let world = World::new().await;
+    world
+        .owner("UPDATE person SET permissions = '{operator, reviewer}' WHERE name = 'bo'")
+        .await
+        .unwrap();
     let mut planned = world.plan(world.web, world.ada).await;
     planned.version = world.edit(planned.proposal, world.bo).await.unwrap();
     let review = world.submit(&planned).await.unwrap();
@@ -151,7 +155,9 @@ async fn older_submission_is_void() {
 async fn discarded_proposal_stays_closed() {
     let world = World::new().await;
     let (planned, review) = approved(&world).await;
-    world.app("UPDATE proposal SET state = 'discarded'").await.unwrap();
+    let discard = "UPDATE proposal SET state = 'discarded'";
+    assert_refused("by nobody", world.app(discard).await, Refusal::PersonMismatch);
+    world.app_as(world.ada, discard).await.unwrap();
     assert_refused("committed", world.commit(&planned, review).await, Refusal::ProposalChanged);
     assert_refused(
         "edited",

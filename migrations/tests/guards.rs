@@ -145,6 +145,48 @@ async fn server_and_workers_cannot_disable_guards() {
     }
 }
 
+/// The programs can't read `infinity` and could not show any page with it.
+#[tokio::test]
+async fn all_times_are_limited() {
+    let world = World::new().await;
+    let unlimited: Vec<String> = sqlx::query_scalar(
+        "SELECT format('%s.%s', c.relname, a.attname)
+         FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p')
+           AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid = 'timestamptz'::regtype
+           AND NOT EXISTS (SELECT FROM pg_constraint x WHERE x.conrelid = c.oid AND x.contype = 'c'
+             AND pg_get_constraintdef(x.oid) LIKE '%9999-01-01%' AND a.attnum = ANY (x.conkey))",
+    )
+    .fetch_all(world.db.owner())
+    .await
+    .unwrap();
+    assert_eq!(unlimited, Vec::<String>::new());
+}
+
+/// A read-only role must not be able to stop claims and commits, or to fill the disk.
+#[tokio::test]
+async fn metrics_role_takes_no_locks_and_writes_no_large_objects() {
+    let world = World::new().await;
+    for sql in [
+        "SELECT pg_advisory_lock(1)",
+        "SELECT pg_try_advisory_xact_lock(1)",
+        "SELECT pg_advisory_xact_lock_shared(2)",
+        "SELECT lo_from_bytea(0, 'x')",
+        "SELECT lo_create(0)",
+    ] {
+        let error = sqlx::query(sql).execute(world.db.metrics()).await.unwrap_err();
+        assert_eq!(
+            error.as_database_error().and_then(|e| e.code()).as_deref(),
+            Some(DENIED),
+            "{sql}"
+        );
+    }
+    for sql in ["SELECT lo_from_bytea(0, 'x')", "SELECT lo_create(0)"] {
+        assert_eq!(state(world.app(sql).await), DENIED, "{sql}");
+        assert_eq!(state(world.worker(sql).await), DENIED, "{sql}");
+    }
+}
+
 #[tokio::test]
 async fn temporary_table_does_not_shadow_real_table() {
     let world = World::new().await;

@@ -88,7 +88,9 @@ async fn row_differing_from_document_is_refused() {
         let planned = planned(&world, local(), json!({})).await;
         assert_refused(row, commit_with(&world, &planned, row).await, Refusal::NodeRecordMismatch);
         world
-            .app("UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'")
+            .owner(
+                "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'",
+            )
             .await
             .unwrap();
     }

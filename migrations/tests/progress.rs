@@ -193,7 +193,7 @@ async fn server_cannot_report_run_result() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
     lease(&world).await;
-    for outcome in ["succeeded", "failed", "canceled", "lost"] {
+    for outcome in ["succeeded", "failed", "canceled", "lost", "unstarted"] {
         let end =
             format!("UPDATE run SET state = 'ended', ended_at = now(), outcome = '{outcome}'");
         assert_refused(outcome, world.app(&end).await, Refusal::InvalidRunTransition);
@@ -417,6 +417,42 @@ async fn run_that_is_not_due_is_refused() {
 }
 
 #[tokio::test]
+async fn draining_worker_gets_no_run() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    let drain = |worker: &str| {
+        format!(
+            "UPDATE worker SET drain_by = (SELECT id FROM person LIMIT 1), drain_since = now(), drain_reason = 'x'
+             WHERE id = '{worker}'"
+        )
+    };
+    world.owner(&drain(WORKER)).await.unwrap();
+    let leased =
+        format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
+    assert_refused("a lease", world.worker(&leased).await, Refusal::InvalidRunTransition);
+    let resume = "UPDATE worker SET drain_by = NULL, drain_since = NULL, drain_reason = NULL";
+    world.owner(resume).await.unwrap();
+    lease(&world).await;
+    // Its runs go on, and another draining worker does not adopt them.
+    world.owner(&drain(WORKER)).await.unwrap();
+    world.worker("UPDATE run SET input = '{}'").await.unwrap();
+    world.worker("UPDATE run SET lease_until = now() + interval '1 minute'").await.unwrap();
+    world.owner("UPDATE run SET lease_until = now() - interval '1 minute'").await.unwrap();
+    let other = "00000000-0000-0000-0000-000000000002";
+    let insert = format!(
+        "INSERT INTO worker (id, name, phase, capacity, jigs, lease_until)
+         VALUES ('{other}', 'o', 'confirmed', 9, '{{script}}', now() + interval '1 hour')"
+    );
+    world.worker(&insert).await.unwrap();
+    world.owner(&drain(other)).await.unwrap();
+    let adopted = format!(
+        "UPDATE run SET worker_id = '{other}', adoptions = adoptions + 1, lease_until = now() + interval '1 minute'"
+    );
+    assert_refused("an adoption", world.worker(&adopted).await, Refusal::InvalidRunTransition);
+    finish(&world, "succeeded", DONE).await.unwrap();
+}
+
+#[tokio::test]
 async fn run_passes_each_state_once() {
     let world = ready().await;
     world.app(&claim(N1)).await.unwrap();
@@ -464,8 +500,137 @@ async fn run_passes_each_state_once() {
     ] {
         assert_refused(sql, world.app(sql).await, Refusal::InvalidRunTransition);
     }
-    world.app("UPDATE run SET result = NULL").await.unwrap();
     world.owner("UPDATE run SET lease_until = now()").await.unwrap();
+}
+
+#[tokio::test]
+async fn lease_lasts_at_most_one_hour() {
+    let world = ready().await;
+    let renew =
+        |until: &str| format!("UPDATE run SET lease_until = {until} WHERE ended_at IS NULL");
+    let wrong =
+        ["'infinity'", "'-infinity'", "now() - interval '1 s'", "now() + interval '61 min'"];
+    for until in wrong {
+        let claimed = claim(N1).replace("now() + interval '1 min'", until);
+        let refused = state(world.app(&claimed).await);
+        assert!(["GY048", "23514"].contains(&refused.as_str()), "claimed until {until}: {refused}");
+    }
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    for until in wrong {
+        let refused = state(world.worker(&renew(until)).await);
+        assert!(["GY049", "23514"].contains(&refused.as_str()), "renewed until {until}: {refused}");
+    }
+    assert_eq!(world.worker(&renew("now() + interval '1 hour'")).await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn ended_run_does_not_leave_step_in_transition() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    let end = "UPDATE run SET state = 'ended', outcome = 'unstarted', ended_at = now() WHERE state = 'queued'";
+    assert_refused("server", world.app(end).await, Refusal::InvalidRunTransition);
+    assert_refused("worker", world.worker(end).await, Refusal::InvalidRunTransition);
+    finish(&world, "unstarted", "state = 'todo'").await.unwrap();
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    let lost = "UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE state = 'running'";
+    assert_refused("running", world.worker(lost).await, Refusal::InvalidRunTransition);
+}
+
+#[tokio::test]
+async fn next_chunk_waits_for_previous_one() {
+    let world = ready().await;
+    sqlx::raw_sql(
+        "ALTER TABLE step DISABLE TRIGGER guard_intent;
+         ALTER TABLE concurrency_group DISABLE TRIGGER guard_intent;
+         UPDATE step SET concurrency_group_id = (SELECT min(concurrency_group_id) FROM step);
+         UPDATE concurrency_group SET mode = 'chunk', max_running = 5",
+    )
+    .execute(world.db.owner())
+    .await
+    .unwrap();
+    world.app(&claim(N1)).await.unwrap();
+    assert_refused("early", world.app(&claim(N2)).await, Refusal::StepNotStartable);
+    finish(&world, "unstarted", "state = 'todo'").await.unwrap();
+    let both = claim(N1)
+        .replace(&format!("= '{N1}'"), "LIKE 'n_.x.example'")
+        .replace("= (SELECT id FROM node", "IN (SELECT id FROM node");
+    assert_eq!(world.app(&both).await.unwrap(), 2, "one chunk");
+}
+
+#[tokio::test]
+async fn worker_deletes_only_excess_results() {
+    let world = ready().await;
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    finish(&world, "succeeded", DONE).await.unwrap();
+    for sql in
+        ["UPDATE run SET result = NULL", "UPDATE run SET result = NULL WHERE state = 'ended'"]
+    {
+        assert_refused(sql, world.worker(sql).await, Refusal::InvalidRunTransition);
+    }
+    let stored = async || {
+        world.worker("SELECT forget_excess_results(ARRAY[1])").await.unwrap();
+        let sql = "SELECT result IS NOT NULL FROM run WHERE id = 1";
+        sqlx::query_scalar::<_, bool>(sql).fetch_one(world.db.owner()).await.unwrap()
+    };
+    assert!(stored().await, "the only result of its step");
+    let newer = "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
+                   content_hash, exclusive, lease_until, state, outcome, ended_at, result, result_bytes)
+                 SELECT step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
+                   content_hash, exclusive, now(), 'ended', 'failed', now(), '{}', 1 FROM run WHERE id = 1";
+    for _ in 0..9 {
+        world.owner(newer).await.unwrap();
+    }
+    assert!(stored().await, "the tenth result");
+    world.owner(newer).await.unwrap();
+    assert!(!stored().await, "the eleventh result");
+    let large = "UPDATE run SET result = '{}', result_bytes = 4194304 WHERE id = 1";
+    world.owner("UPDATE run SET result = NULL WHERE id > 1").await.unwrap();
+    world.owner(large).await.unwrap();
+    assert!(stored().await, "4 MiB");
+    world.owner(&large.replace("304", "305")).await.unwrap();
+    assert!(!stored().await, "more than 4 MiB");
+}
+
+#[tokio::test]
+async fn counters_rise_by_one() {
+    let world = ready().await;
+    for counter in ["connection_no", "report_no", "version"] {
+        for value in ["2147483647", &format!("{counter} + 2")] {
+            let sql = format!("UPDATE node SET {counter} = {value} WHERE NOT phantom");
+            assert_refused(&sql, world.app(&sql).await, Refusal::NodeStateWithoutEvidence);
+        }
+        let next = format!("UPDATE node SET {counter} = {counter} + 1 WHERE NOT phantom");
+        world.app(&next).await.unwrap();
+    }
+    for set in ["failures = 2147483647", "input_version = 2147483647", "input_version = 0"] {
+        world.owner("UPDATE step SET input_version = 5").await.unwrap();
+        let sql = format!("UPDATE step SET {set}");
+        assert_refused(set, world.app(&sql).await, Refusal::InvalidStepTransition);
+    }
+    let checks = |n: i32| format!("UPDATE node SET contradicting_checks = {n} WHERE NOT phantom");
+    let many = world.app(&checks(i32::MAX)).await;
+    assert_refused("many checks", many, Refusal::NodeStateWithoutEvidence);
+    world.app(&checks(2)).await.unwrap();
+    world.propose(world.web, world.ada).await;
+    let version = "UPDATE proposal SET version = 2147483647";
+    assert_refused("proposal", world.app_as(world.ada, version).await, Refusal::AlreadyUsed);
+}
+
+#[tokio::test]
+async fn health_check_in_the_future_is_refused() {
+    let world = ready().await;
+    for at in ["'infinity'", "now() + interval '1 s'"] {
+        let sql = format!("UPDATE node SET health_checked_at = {at} WHERE NOT phantom");
+        let refused = state(world.app(&sql).await);
+        assert!(["GY052", "23514"].contains(&refused.as_str()), "{at}: {refused}");
+    }
+    for at in ["NULL", "now()"] {
+        let sql = format!("UPDATE node SET health_checked_at = {at} WHERE NOT phantom");
+        world.app(&sql).await.unwrap();
+    }
 }
 
 #[tokio::test]
@@ -527,4 +692,125 @@ async fn node_change_without_health_check_is_refused() {
         world.app(&fact).await,
         Refusal::NodeStateWithoutEvidence,
     );
+}
+
+/// An ACTIVE step with a check.
+async fn checked() -> World {
+    let world = ready().await;
+    world
+        .owner("ALTER TABLE step DISABLE TRIGGER guard_intent; UPDATE step SET check_s = 60")
+        .await
+        .unwrap();
+    world.app(&claim(N1)).await.unwrap();
+    lease(&world).await;
+    finish(&world, "succeeded", DONE).await.unwrap();
+    world
+}
+
+fn lease_check(worker: &str) -> String {
+    format!(
+        "UPDATE role_check SET worker_id = '{worker}', leased_at = now(), due_at = now() + interval '70 s'"
+    )
+}
+
+/// The result of a leased check.
+fn check_result(state: &str, failures: i32) -> String {
+    let passes = if state == "passing" { "now() + interval '2 min'" } else { "now()" };
+    format!(
+        "UPDATE role_check c SET state = '{state}', failures = {failures}, generation = s.generation, detail = 'x',
+           checked_at = now(), changed_at = CASE c.state WHEN '{state}' THEN c.changed_at ELSE now() END,
+           passes_until = {passes}, due_at = now() + interval '60 s', worker_id = NULL, leased_at = NULL
+         FROM step s WHERE s.id = c.step_id"
+    )
+}
+
+/// A result and a change of its step in one transaction.
+async fn record(world: &World, result: &str, step: &str) -> Result<(), sqlx::Error> {
+    world.owner("UPDATE role_check SET due_at = now(), worker_id = NULL, leased_at = NULL").await?;
+    world.worker(&lease_check(WORKER)).await?;
+    let mut tx = world.db.worker().begin().await?;
+    tx.execute(sqlx::AssertSqlSafe(result.to_owned())).await?;
+    tx.execute(sqlx::AssertSqlSafe(step.to_owned())).await?;
+    tx.commit().await
+}
+
+#[tokio::test]
+async fn check_moves_its_step_only_with_a_result() {
+    let world = checked().await;
+    let fails = "UPDATE step SET state = 'error', error = 'x' WHERE state = 'active'";
+    let reruns = "UPDATE step SET state = 'todo', cause = 'check' WHERE state = 'active'";
+    let recovers = "UPDATE step SET state = 'active', error = NULL WHERE state = 'error'";
+    let refused = Refusal::InvalidStepTransition;
+    assert_refused("ERROR alone", world.worker(fails).await, refused);
+    assert_refused("TODO alone", world.worker(reruns).await, refused);
+    let passing = check_result("passing", 0);
+    assert_refused("it passed", record(&world, &passing, fails).await, refused);
+    assert_refused("it passed", record(&world, &passing, reruns).await, refused);
+    let failing = check_result("failing", 1);
+    record(&world, &failing, fails).await.unwrap();
+    assert_refused("no result", world.worker(recovers).await, refused);
+    let failing = check_result("failing", 2);
+    assert_refused("it failed", record(&world, &failing, recovers).await, refused);
+    let runs = "UPDATE step SET state = 'todo', cause = 'check' WHERE state = 'error'";
+    assert_refused("in ERROR", record(&world, &failing, runs).await, refused);
+    record(&world, &passing, recovers).await.unwrap();
+    let failing = check_result("failing", 1);
+    record(&world, &failing, reruns).await.unwrap();
+    world.app(&with_cause(N1)).await.unwrap();
+    let cause: String = sqlx::query_scalar("SELECT cause FROM run ORDER BY id DESC LIMIT 1")
+        .fetch_one(world.db.owner())
+        .await
+        .unwrap();
+    assert_eq!(cause, "check");
+}
+
+#[tokio::test]
+async fn check_result_without_lease_is_refused() {
+    let world = checked().await;
+    let refused = Refusal::InvalidStepTransition;
+    assert_refused("no lease", world.worker(&check_result("failing", 1)).await, refused);
+    let unknown = lease_check("00000000-0000-0000-0000-000000000009");
+    assert_refused("unknown worker", world.worker(&unknown).await, refused);
+    world.worker(&lease_check(WORKER)).await.unwrap();
+    assert_refused("leased twice", world.worker(&lease_check(WORKER)).await, refused);
+    for (what, set) in [
+        ("a result without a time", "detail = 'other'"),
+        ("passes for ever", "passes_until = now() + interval '1 day'"),
+        ("due too late", "due_at = now() + interval '2 days'"),
+        ("due in the past", "due_at = now() - interval '1 s'"),
+        ("a state alone", "failures = 1"),
+    ] {
+        let sql = format!("UPDATE role_check SET {set}");
+        assert_refused(what, world.worker(&sql).await, refused);
+    }
+    let infinite = world.worker("UPDATE role_check SET due_at = 'infinity'").await;
+    assert!(["GY047", "23514"].contains(&state(infinite).as_str()));
+    assert_refused("many failures", world.worker(&check_result("failing", 2)).await, refused);
+    world.worker(&check_result("failing", 1)).await.unwrap();
+    for sql in ["DELETE FROM role_check", "UPDATE role_check SET step_id = step_id"] {
+        assert_eq!(state(world.db.worker().execute(sql).await), "42501", "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn check_is_due_when_its_step_becomes_active() {
+    let world = checked().await;
+    record(&world, &check_result("passing", 0), "SELECT 1").await.unwrap();
+    let due = "SELECT count(*) FROM role_check WHERE due_at <= now() AND passes_until <= now()";
+    let due = async || sqlx::query_scalar::<_, i64>(due).fetch_one(world.db.owner()).await.unwrap();
+    assert_eq!(due().await, 0);
+    world
+        .app("UPDATE step SET state = 'todo', cause = 'drift' WHERE state = 'active'")
+        .await
+        .unwrap();
+    world.app(&with_cause(N1)).await.unwrap();
+    lease(&world).await;
+    finish(&world, "succeeded", &format!("{DONE}, cause = NULL")).await.unwrap();
+    assert_eq!(due().await, 1);
+    world.owner("UPDATE step SET check_s = NULL").await.unwrap();
+    let left: i64 = sqlx::query_scalar("SELECT count(*) FROM role_check")
+        .fetch_one(world.db.owner())
+        .await
+        .unwrap();
+    assert_eq!(left, 0);
 }

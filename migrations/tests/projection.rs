@@ -45,6 +45,9 @@ async fn row_without_listed_document_is_refused() {
         .unwrap();
     let planned = world.plan(world.web, world.ada).await;
     let (planned, review) = approved(&world, planned).await;
+    let wide = json!({"name": "app", "jig": "script", "jig_class": "script",
+        "run": {"concurrency_group": {"name": "app", "max_running": 1000}}});
+    let wide = world.put("role", wide).await;
     let step = "INSERT INTO step (id, noderole_id, node_id, action, concurrency_group_id, rank, jig, generation, content_hash, state, applied_generation)
                 SELECT gen_random_uuid(), noderole_id, node_id, 'more', concurrency_group_id, 0, jig, 2, content_hash";
     let (n1, n2) = (format!("node_id = '{}'", world.n1), format!("node_id = '{}'", world.n2));
@@ -64,6 +67,7 @@ async fn row_without_listed_document_is_refused() {
         (format!("UPDATE step SET needs = 'any' WHERE {n1}"), ProjectionMismatch),
         (format!("UPDATE step SET immediate = true WHERE {n1}"), ProjectionMismatch),
         (format!("UPDATE step SET timeout_s = 9 WHERE {n1}"), ProjectionMismatch),
+        (format!("UPDATE step SET check_s = 9 WHERE {n1}"), ProjectionMismatch),
         // ACTIVE without a run, and everything else as it was.
         (
             format!(
@@ -94,6 +98,21 @@ async fn row_without_listed_document_is_refused() {
         (format!("DELETE FROM step WHERE {n2}"), UnlistedRows),
         ("UPDATE concurrency_group SET max_running = 1000".into(), ProjectionMismatch),
         ("UPDATE concurrency_group SET max_running = 1000; SET CONSTRAINTS guard_concurrency_group_role IMMEDIATE".into(), ProjectionMismatch),
+        (
+            "SET CONSTRAINTS guard_concurrency_group_role IMMEDIATE; UPDATE concurrency_group SET max_running = 1000;
+             UPDATE concurrency_group SET max_running = NULL"
+                .into(),
+            ProjectionMismatch,
+        ),
+        // The limit of another role, checked while a noderole names that role.
+        (
+            format!(
+                "UPDATE noderole SET role_hash = '\\x{}' WHERE {n1}; UPDATE concurrency_group SET max_running = 1000;
+                 SET CONSTRAINTS guard_concurrency_group_role IMMEDIATE",
+                world::hex(&wide)
+            ),
+            UnlistedRows,
+        ),
         (format!("INSERT INTO concurrency_group (deployment_id, name) VALUES ('{}', 'x')", world.storage), ProjectionMismatch),
         (format!("INSERT INTO disruption_budget (deployment_id, name, max_down) VALUES ('{}', 'x', 1)", world.web), UnlistedRows),
         ("UPDATE deployment SET name = 'x' WHERE name = 'storage'".into(), UnlistedRows),

@@ -6,7 +6,7 @@
 //! requests, and the format of the answer.
 //!
 //! A request passes these layers, from outside in:
-//! 1. Request id and span.
+//! 1. Request id, span and access log.
 //! 2. The format of errors, then response headers.
 //! 3. Limits on concurrency and time, except for health and metrics.
 //! 4. Compression, then the checks of [`guard`].
@@ -34,7 +34,7 @@ use std::sync::Arc;
 use api::Problem;
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef, Request, State};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::HeaderValue;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -46,14 +46,16 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::limit::RequestBodyLimitLayer;
 use tower_http::request_id::{
     MakeRequestUuid, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
 };
-use tower_http::trace::{DefaultOnFailure, DefaultOnResponse, TraceLayer};
+use tower_http::trace::{DefaultOnFailure, TraceLayer};
 use tracing::{Instrument as _, Level, Span};
 
+use crate::http::access_log::REQUEST_ID;
 use crate::http::metrics::Metrics;
 use crate::http::permits::Permits;
 use crate::http::problems::Refusal;
@@ -66,8 +68,6 @@ pub use crate::background_tasks::checkpoints::{Checkpoints, Destination};
 pub use crate::http::address::{AddressError, PublicAddress};
 pub use crate::http::metrics::{MetricsToken, MetricsTokenError};
 pub use crate::http::proxies::{ProxiesError, TrustedProxies};
-
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// The shared state of all handlers. Cheap to clone.
 #[derive(Clone)]
@@ -272,6 +272,7 @@ fn routes(state: &AppState) -> Router {
         .route("/sign-out/everywhere", post(pages::sign_in::sign_out_everywhere))
         .route("/events", get(live::events))
         .route("/runs/{id}/log", get(pages::log_file::download))
+        .route("/graph.svg", get(pages::graph_image::of_cluster))
         .route("/graph/{name}/graph.svg", get(pages::graph_image::of_deployment))
         .route("/reviews/{id}/graph.svg", get(pages::graph_image::of_review))
         .layer(DefaultBodyLimit::max(http::limits::MAX_BODY_BYTES))
@@ -300,31 +301,28 @@ fn routes(state: &AppState) -> Router {
 fn router(state: AppState) -> Router {
     let around = ServiceBuilder::new()
         .layer(from_fn_with_state(state.clone(), http::metrics::count))
-        .layer(from_fn(remove_request_id))
+        .layer(from_fn(http::access_log::check_request_id))
         .layer(SetRequestIdLayer::new(REQUEST_ID, MakeRequestUuid))
         .layer(
             TraceLayer::new_for_http()
                 .make_span_with(span)
                 .on_request(())
-                .on_response(DefaultOnResponse::new().level(Level::DEBUG))
+                .on_response(())
                 .on_failure(DefaultOnFailure::new().level(Level::WARN)),
         )
         .layer(PropagateRequestIdLayer::new(REQUEST_ID))
+        .layer(from_fn(http::access_log::record))
         .layer(from_fn(http::contract::add_encoding_to_etag))
         .layer(CompressionLayer::new())
         .layer(from_fn_with_state(state.clone(), http::guard::carry))
         .layer(from_fn(http::problems::shape))
         .layer(from_fn(http::guard::check_head))
-        .layer(from_fn_with_state(state.clone(), enforce_limits));
+        .layer(from_fn_with_state(state.clone(), enforce_limits))
+        // A bug must not close the connection without an answer.
+        .layer(CatchPanicLayer::new());
     // Layers wrap the router as a fallback service. As router layers, they would not apply to its
     // 405 answers.
     Router::new().fallback_service(around.service(routes(&state)))
-}
-
-/// Removes a request id sent by the client. It could be anything and would be logged.
-async fn remove_request_id(mut request: Request, next: Next) -> Response {
-    request.headers_mut().remove(REQUEST_ID);
-    next.run(request).await
 }
 
 /// The span of a request in the log. It omits the query, which may contain a token.

@@ -7,6 +7,7 @@
 //! * The heartbeat ([`tasks::heartbeat`]) renews leases and stops runs that this worker no longer
 //!   leases.
 //! * Health checks ([`tasks::health`]) test whether nodes are reachable.
+//! * Checks of roles ([`tasks::checks`]) test whether applied steps still hold.
 //! * The listener ([`tasks::listen`]) wakes the other tasks.
 //!
 //! A run goes through four phases: lease, verify and prepare the input ([`run::prepare`]), execute
@@ -17,8 +18,8 @@
 //! * Any part may die at any moment. The database and the node have enough state to continue.
 //! * If the worker can't renew a lease, it ends the run before another worker may lease it.
 //! * A database error never ends a worker. It waits and retries.
-//! * Shutdown is graceful: the worker stops leasing, waits for the grace period, then ends the
-//!   remaining runs and returns them to the queue.
+//! * Shutdown is graceful: the worker stops leasing and waits for the grace period. After that, runs
+//!   on nodes over SSH continue there, and the next worker adopts them. It ends all others.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -58,6 +59,7 @@ use run::prepare::Preparer;
 use run::runner::{self, Runner};
 use secrets::{SecretFolder, SecretSource};
 use tasks::annealer::{ClaimSteps, EndLostRuns};
+use tasks::checks::CheckRoles;
 use tasks::health::CheckNodes;
 use tasks::heartbeat::{RenewLeases, StopExpiredRuns};
 use tasks::housekeeping::MaintainTables;
@@ -209,6 +211,7 @@ fn start_tasks(
         config.health_check_interval,
         hello.name.clone(),
     ));
+    let access = (objects.clone(), nodes.clone());
     let batch = Limits::default().batch.max(config.capacity);
     let claims = driver.add_until(
         claiming.clone(),
@@ -226,11 +229,19 @@ fn start_tasks(
             sweep: config.sweep,
             claims: claims.clone(),
             nodes,
+            worker: hello.id,
+            lease: config.lease,
+            leases: leases.clone(),
+            most: usize::try_from(config.capacity).unwrap_or(usize::MAX).saturating_mul(2),
         },
     );
     let inputs = driver.add_until(
         claiming.clone(),
         CompareInputs { runner: Arc::clone(runner), sweep: config.sweep },
+    );
+    driver.add_until(
+        claiming.clone(),
+        CheckRoles::new(hello.id, Arc::clone(runner), access, config.sweep),
     );
     driver.add_until(claiming.clone(), MaintainTables(pool.clone()));
     let process = Process { kind: ProcessKind::Worker, id: hello.id.0, name: hello.name.clone() };
@@ -244,7 +255,7 @@ async fn stop_after_grace(config: &Config, leases: &Leases) {
     if leases.count() > 0 {
         tracing::warn!(
             runs = leases.count(),
-            "the grace period is over, so remaining runs are ended"
+            "the grace period is over: runs over SSH continue on their nodes, others are ended"
         );
     }
     leases.stop_all(StopReason::WorkerShutdown);

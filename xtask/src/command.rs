@@ -2,9 +2,14 @@
 //! fails.
 
 use std::ffi::{OsStr, OsString};
-use std::process::{Command, Stdio};
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context as _, bail};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 
 use crate::tree::Tree;
 
@@ -61,13 +66,6 @@ impl Step {
         self
     }
 
-    pub(crate) fn without_env(mut self, names: &[&str]) -> Self {
-        for name in names {
-            self.command.env_remove(name);
-        }
-        self
-    }
-
     /// Runs the program with inherited output.
     ///
     /// # Errors
@@ -101,11 +99,98 @@ impl Step {
         Ok(text.trim_end().to_owned())
     }
 
+    /// Starts the program. Its output goes to a file until [`Background::finish`] prints it.
+    ///
+    /// # Errors
+    /// If the file can't be written or the program can't start.
+    pub(crate) fn start(mut self, log: PathBuf) -> anyhow::Result<Background> {
+        let shown = self.shown();
+        println!("\n$ {shown}   (at the same time; output in {})", log.display());
+        let output = File::create(&log).with_context(|| log.display().to_string())?;
+        let errors = output.try_clone().with_context(|| log.display().to_string())?;
+        self.command.stdout(output).stderr(errors).process_group(0);
+        let child = self.command.spawn().with_context(|| format!("can't start `{shown}`"))?;
+        Ok(Background { child, shown, log })
+    }
+
     fn shown(&self) -> String {
         let words: Vec<OsString> = std::iter::once(self.command.get_program())
             .chain(self.command.get_args())
             .map(OsStr::to_owned)
             .collect();
         words.join(OsStr::new(" ")).to_string_lossy().into_owned()
+    }
+}
+
+/// A program that runs at the same time as later steps. It is ended when this is dropped.
+pub(crate) struct Background {
+    child: Child,
+    shown: String,
+    log: PathBuf,
+}
+
+impl Background {
+    /// Waits for the program and prints its output.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        let status = self.child.wait().with_context(|| format!("waiting for `{}`", self.shown))?;
+        println!("\n$ {}", self.shown);
+        print!("{}", fs::read_to_string(&self.log).unwrap_or_default());
+        if !status.success() {
+            bail!("`{}` failed ({status})", self.shown);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // `Err` or a status: `finish` has waited for it already.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        if let Ok(id) = i32::try_from(self.child.id()) {
+            // It may have ended just now.
+            let _ = killpg(Pid::from_raw(id), Signal::SIGTERM);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::leftover_processes::TESTS_OF_PROGRAMS;
+
+    fn shell(script: &str, log: &str) -> (tempfile::TempDir, anyhow::Result<Background>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let step = Step::new(&Tree::at(folder.path()), "sh").args(["-c", script]);
+        let started = step.start(folder.path().join(log));
+        (folder, started)
+    }
+
+    #[test]
+    fn background_program_reports_its_status() {
+        let _alone = TESTS_OF_PROGRAMS.lock();
+        let (_folder, started) = shell("true", "log");
+        started.expect("started").finish().expect("it succeeds");
+        let (_folder, started) = shell("exit 3", "log");
+        let error = started.expect("started").finish().expect_err("it fails").to_string();
+        assert_eq!(error, "`sh -c exit 3` failed (exit status: 3)");
+        let (_folder, started) = shell("true", "no/such/folder");
+        assert!(started.is_err());
+    }
+
+    #[test]
+    fn dropped_background_program_ends_with_its_children() {
+        let _alone = TESTS_OF_PROGRAMS.lock();
+        let (_folder, started) = shell("sleep 61.5 & wait", "log");
+        let begin = Instant::now();
+        drop(started.expect("started"));
+        assert!(begin.elapsed().as_secs() < 30, "{:?}", begin.elapsed());
     }
 }

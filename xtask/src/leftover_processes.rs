@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// Time for a process to end that was just told to stop, or whose parent was killed.
@@ -37,7 +36,7 @@ fn fail_on_leftovers_after(
     grace_period: Duration,
     step: impl FnOnce() -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    let before = children()?;
+    let before = running_children()?;
     let result = step();
     let left = wait_for_exit(&before, grace_period)?;
     let descriptions: Vec<String> =
@@ -55,7 +54,8 @@ fn fail_on_leftovers_after(
 fn wait_for_exit(before: &[Pid], grace_period: Duration) -> anyhow::Result<Vec<Pid>> {
     let started = Instant::now();
     loop {
-        let left: Vec<Pid> = children()?.into_iter().filter(|pid| !before.contains(pid)).collect();
+        let mut left = running_children()?;
+        left.retain(|pid| !before.contains(pid));
         if left.is_empty() || started.elapsed() > grace_period {
             return Ok(left);
         }
@@ -63,14 +63,9 @@ fn wait_for_exit(before: &[Pid], grace_period: Duration) -> anyhow::Result<Vec<P
     }
 }
 
-/// The running children of this process. Also reaps those that have ended, because no other code
-/// does.
-fn children() -> anyhow::Result<Vec<Pid>> {
-    while let Ok(status) = waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        if status == WaitStatus::StillAlive {
-            break;
-        }
-    }
+/// The children of this process that have not ended. Those that have ended are not collected here:
+/// the code that started them waits for them, and adopted ones disappear with this process.
+fn running_children() -> anyhow::Result<Vec<Pid>> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").context("can't list processes")? {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
@@ -78,18 +73,21 @@ fn children() -> anyhow::Result<Vec<Pid>> {
         };
         // A process may end between being listed and being read.
         let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
-        if parent(&stat) == Some(nix::unistd::getpid()) {
+        if running_parent(&stat) == Some(nix::unistd::getpid()) {
             found.push(Pid::from_raw(pid));
         }
     }
     Ok(found)
 }
 
-/// The parent in a line of `/proc/PID/stat`. The program's name is in parentheses and may contain
-/// any character.
-fn parent(stat: &str) -> Option<Pid> {
+/// The parent in a line of `/proc/PID/stat`, unless the process has ended. The program's name is in
+/// parentheses and may contain any character.
+fn running_parent(stat: &str) -> Option<Pid> {
     let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(1)?.parse().ok().map(Pid::from_raw)
+    let mut fields = after_name.split_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    (state != "Z").then(|| Pid::from_raw(parent))
 }
 
 fn command_line(pid: Pid) -> String {
@@ -104,16 +102,19 @@ fn end(pid: Pid) {
     let _ = kill(pid, Signal::SIGKILL);
 }
 
+/// Tests that start programs take this lock, because another one looks for leftover programs.
+#[cfg(test)]
+pub(crate) static TESTS_OF_PROGRAMS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;
 
     use super::*;
 
-    /// No other test here may start programs: this process reaps all children, also those of other
-    /// tests.
     #[test]
     fn leftover_processes_are_named_and_ended() {
+        let _alone = TESTS_OF_PROGRAMS.lock();
         adopt().expect("the kernel allows it");
         let shell = |script: &'static str| {
             move || {
@@ -139,8 +140,9 @@ mod tests {
 
     #[test]
     fn parent_is_parsed_despite_program_name() {
-        assert_eq!(parent("12 (a) b) S 7 12 12 0"), Some(Pid::from_raw(7)));
-        assert_eq!(parent("12 (postgres: app) R 1 1"), Some(Pid::from_raw(1)));
-        assert_eq!(parent(""), None);
+        assert_eq!(running_parent("12 (a) b) S 7 12 12 0"), Some(Pid::from_raw(7)));
+        assert_eq!(running_parent("12 (postgres: app) R 1 1"), Some(Pid::from_raw(1)));
+        assert_eq!(running_parent("12 (ended) Z 7 12 12 0"), None);
+        assert_eq!(running_parent(""), None);
     }
 }

@@ -6,14 +6,16 @@ use crate::language;
 use crate::licenses;
 use crate::tree::Tree;
 
-/// The fast checks: format, language, licenses, duplicate crates, the book, the container file.
+/// The fast checks: format, language, licenses, duplicate crates, the book, the container file,
+/// the rules for Prometheus.
 pub(crate) fn quick(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["fmt", "--all", "--check"]).run()?;
     language::check(tree)?;
     licenses::check(tree)?;
     book::check(tree)?;
     book::build(tree)?;
-    Step::new(tree, tree.path("scripts/hadolint")).run()
+    Step::new(tree, tree.path("scripts/hadolint")).run()?;
+    Step::new(tree, tree.path("scripts/promtool")).run()
 }
 
 /// Runs clippy for server and browser. `browser` is checked alone: together with the server, cargo

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 
-use crate::command::Step;
+use crate::command::{Background, Step};
 use crate::tree::Tree;
 use crate::{leftover_processes, lint, site};
 
@@ -61,15 +61,25 @@ impl fmt::Display for Part {
     }
 }
 
-type Stage = (Part, fn(&Tree) -> anyhow::Result<()>);
+/// A run of the stages.
+struct Run<'a> {
+    tree: &'a Tree,
+    /// The parts to run; none means all.
+    parts: &'a [Part],
+    /// The build of the browser files, if it runs at the same time as the native tests.
+    site: Option<Background>,
+}
 
-const STAGES: [Stage; 6] = [
-    (Part::Tools, tools),
-    (Part::Lint, lint::quick),
-    (Part::Native, native_tests),
-    (Part::Lint, lint::clippy),
-    (Part::Webassembly, site::build),
-    (Part::Browser, browser),
+type Stage = (Part, fn(&mut Run<'_>) -> anyhow::Result<()>);
+
+const STAGES: [Stage; 7] = [
+    (Part::Tools, |run| tools(run.tree)),
+    (Part::Lint, |run| lint::quick(run.tree)),
+    (Part::Native, |run| native_build(run.tree)),
+    (Part::Native, |run| run.native_tests()),
+    (Part::Lint, |run| lint::clippy(run.tree)),
+    (Part::Webassembly, |run| run.webassembly()),
+    (Part::Browser, |run| browser(run.tree)),
 ];
 
 /// Runs the given parts, or all.
@@ -79,26 +89,58 @@ const STAGES: [Stage; 6] = [
 pub(crate) fn run(tree: &Tree, parts: &[Part]) -> anyhow::Result<()> {
     leftover_processes::adopt()?;
     let mut times = Times::default();
+    let mut run = Run { tree, parts, site: None };
     if parts.is_empty() {
         times.add(Part::Tools, time_since_make_began());
     }
     let mut result = Ok(());
     for (part, stage) in STAGES {
-        if !parts.is_empty() && !parts.contains(&part) {
+        if !run.includes(part) {
             continue;
         }
         let started = Instant::now();
-        result = stage(tree).with_context(|| format!("{part}"));
+        result = stage(&mut run).with_context(|| format!("{part}"));
         times.add(part, started.elapsed());
         if result.is_err() {
             break;
         }
     }
+    drop(run);
     println!("\n{times}");
     for skipped in skipped(tree, &times) {
         println!("{skipped}");
     }
     result
+}
+
+impl Run<'_> {
+    fn includes(&self, part: Part) -> bool {
+        self.parts.is_empty() || self.parts.contains(&part)
+    }
+
+    /// Runs the native tests. All test programs share one throwaway database cluster, in which each
+    /// test has its own database.
+    ///
+    /// The tests mostly wait, and the optimizer of the browser files uses a single core. So both
+    /// run at the same time, and the tests have priority.
+    fn native_tests(&mut self) -> anyhow::Result<()> {
+        if self.includes(Part::Webassembly) {
+            let xtask = env::current_exe().context("the path of this program")?;
+            let site = Step::new(self.tree, "nice").args(["-n", "10"]).arg(xtask).arg("site");
+            self.site = Some(site.start(self.tree.target().join("site.log"))?);
+        }
+        let tests = ["run", "--", "cargo", "test", "--locked", "--no-fail-fast"];
+        leftover_processes::fail_on_leftovers(|| {
+            Step::new(self.tree, self.tree.target().join("debug/testdb")).args(tests).run()
+        })
+    }
+
+    fn webassembly(&mut self) -> anyhow::Result<()> {
+        match self.site.take() {
+            Some(site) => site.finish(),
+            None => site::build(self.tree),
+        }
+    }
 }
 
 /// Checks that passed without running. The output of passing tests is hidden, so the summary lists
@@ -108,6 +150,7 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     if ran.0.contains_key(&Part::Lint) {
         let cache = tree.cache().unwrap_or_default();
         skipped.push(hadolint_skipped("hadolint", &tree.path("scripts/hadolint"), &cache));
+        skipped.push(promtool_skipped("promtool"));
         skipped.push(mdbook_skipped("mdbook", &tree.path("scripts/mdbook"), &cache));
     }
     if ran.0.contains_key(&Part::Native) {
@@ -131,6 +174,13 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
 fn hadolint_skipped(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
     is_tool_missing(in_path, "hadolint", script, cache).then(|| {
         "skipped: the container file was not linted (hadolint is not here, and pip did not bring it)".to_owned()
+    })
+}
+
+/// Without promtool, the rules for Prometheus are not checked.
+fn promtool_skipped(in_path: &str) -> Option<String> {
+    Command::new(in_path).arg("--version").output().err().map(|_| {
+        "skipped: the rules of Prometheus were not checked (promtool is not here)".to_owned()
     })
 }
 
@@ -229,15 +279,9 @@ fn tools(tree: &Tree) -> anyhow::Result<()> {
     Step::new(tree, tree.path("scripts/setup")).args(["test"]).run()
 }
 
-/// Runs the native tests. All test programs share one throwaway database cluster, in which each
-/// test has its own database.
-fn native_tests(tree: &Tree) -> anyhow::Result<()> {
+fn native_build(tree: &Tree) -> anyhow::Result<()> {
     Step::cargo(tree).args(["build", "--locked"]).run()?;
-    Step::cargo(tree).args(["test", "--locked", "--no-run"]).run()?;
-    let tests = ["run", "--", "cargo", "test", "--locked", "--no-fail-fast"];
-    leftover_processes::fail_on_leftovers(|| {
-        Step::new(tree, tree.target().join("debug/testdb")).args(tests).run()
-    })
+    Step::cargo(tree).args(["test", "--locked", "--no-run"]).run()
 }
 
 /// Runs the tests in `end2end` one file at a time. Each starts complete Gantry instances, so

@@ -79,6 +79,37 @@ pub const STEP_STATES: [StepState; 5] = [
     StepState::Active,
 ];
 
+/// The states in a bar, in their order: done first, so that the bar fills from the left.
+const BAR_STATES: [StepState; 5] = [
+    StepState::Active,
+    StepState::Error,
+    StepState::Transition,
+    StepState::Todo,
+    StepState::Blocked,
+];
+
+/// The smallest share of a state in a bar, in percent, so that one failure among thousands is
+/// visible.
+const MIN_SHARE: f64 = 1.5;
+
+/// Numbers of steps by state as a bar. The counts next to it have the same content as text.
+#[component]
+pub fn StateBar(counts: StateCounts) -> impl IntoView {
+    let numbers = BAR_STATES.map(|state| (state, counts.of(state) as f64));
+    let all = numbers.iter().map(|(_, n)| n).sum::<f64>().max(1.0);
+    let share = |n: f64| if n > 0.0 { (n / all * 100.0).max(MIN_SHARE) } else { 0.0 };
+    // Minimum shares may exceed the bar, so all are scaled.
+    let scale = 100.0 / numbers.iter().map(|(_, n)| share(*n)).sum::<f64>().max(1.0);
+    let mut left = 0.0;
+    let parts = numbers.into_iter().filter(|(_, n)| *n > 0.0).map(|(state, n)| {
+        let (x, width) = (left, share(n) * scale);
+        left += width;
+        view! { <rect data-state=state.as_str() x=format!("{x:.2}%") y="0" width=format!("{width:.2}%") height="100%"></rect> }
+    });
+    let parts: Vec<_> = parts.collect();
+    view! { <svg class="state-bar" aria-hidden="true">{parts}</svg> }.into_any()
+}
+
 /// Numbers of steps by state. States without steps are left out.
 #[component]
 pub fn Counts(counts: StateCounts) -> impl IntoView {

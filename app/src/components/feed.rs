@@ -2,7 +2,7 @@
 //!
 //! A page loads once as a whole. Afterwards its value changes in place, so that the focus, a lifted
 //! noderole and half-typed text survive. At most one request is in flight. Hints during a request
-//! cause exactly one further request.
+//! cause exactly one further request. A failed request is retried (`retry`).
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,14 +13,13 @@ use api::Problem;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
+use super::retry::Retry;
 use crate::failure::ServerResult;
 
 /// Hints within this time share one request.
 const GATHER: Duration = Duration::from_millis(200);
 /// As [`GATHER`], for lists, where many hints affect few of the visible rows.
 const LIST_DEBOUNCE: Duration = Duration::from_secs(1);
-/// The delay before a retry after a request that did not reach the server, or failed there.
-const RETRY_DELAY: Duration = Duration::from_secs(5);
 
 type Fetch<T> = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ServerResult<T>>>> + Send + Sync>;
 
@@ -30,6 +29,7 @@ pub struct Feed<T: Send + Sync + 'static> {
     problem: RwSignal<Option<Problem>>,
     fetch: StoredValue<Fetch<T>>,
     under_way: StoredValue<Way>,
+    retry: Retry,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -58,6 +58,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
             problem: RwSignal::new(None),
             fetch: StoredValue::new(Arc::new(move || Box::pin(fetch()))),
             under_way: StoredValue::new(Way::default()),
+            retry: Retry::new(),
         }
     }
 
@@ -68,6 +69,11 @@ impl<T: Send + Sync + 'static> Feed<T> {
     /// The error of the last fetch, if it failed. The value is then outdated.
     pub fn problem(self) -> RwSignal<Option<Problem>> {
         self.problem
+    }
+
+    /// The retry after an error.
+    pub fn retry(self) -> Retry {
+        self.retry
     }
 
     /// Fetches after a short delay that collects further hints.
@@ -114,15 +120,13 @@ impl<T: Send + Sync + 'static> Feed<T> {
         match answer {
             Ok(value) => {
                 self.value.try_set(value);
+                self.retry.succeeded();
                 if self.problem.try_get_untracked().flatten().is_some() {
                     self.problem.try_set(None);
                 }
             }
             Err(failure) => {
-                // Unlike a refusal, a server error may be temporary.
-                if failure.0.status >= 500 {
-                    self.after(RETRY_DELAY);
-                }
+                self.retry.failed(&failure.0, move || self.now());
                 self.problem.try_set(Some(failure.0));
             }
         }

@@ -357,7 +357,7 @@ fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::S
             .then(|| context.listed.with_value(|listed| pager(listed, next.as_ref())))
     };
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <div class="card">{shown} {pager}</div>
         {of.below(context, Callback::new(move |()| feed.now()))}
     }

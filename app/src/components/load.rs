@@ -1,4 +1,6 @@
-//! The first load of a page.
+//! The first load of a page or a part of it. A failed load is retried (`retry`).
+
+use std::future::{Future, ready};
 
 use api::Problem;
 use leptos::prelude::*;
@@ -6,6 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::notice::{ListLink, object_problem_page, problem_page};
+use super::progress;
+use super::retry::Retry;
 use crate::failure::ServerResult;
 
 /// Shows the loaded value or the error. While a new source loads (the next page of a list), the
@@ -44,23 +48,50 @@ where
     T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
     V: IntoView + 'static,
 {
-    view! {
-        <Transition fallback=loading>
-            {move || {
-                let (show, say) = (show.clone(), say.clone());
-                Suspend::new(async move {
-                    match resource.await {
-                        Ok(loaded) => show(loaded).into_any(),
-                        Err(failure) => say(failure.0),
-                    }
-                })
-            }}
-        </Transition>
-    }
-    .into_any()
+    let show = move |loaded| ready(show(loaded).into_any());
+    load_part(resource, loading, show, move |problem| ready(say(problem)))
 }
 
-fn loading() -> impl IntoView {
+/// As [`load_with_error`], with another view until the value is loaded. Both views may load further
+/// things.
+pub fn load_part<T, S, E>(
+    resource: Resource<ServerResult<T>>,
+    fallback: fn() -> AnyView,
+    show: impl Fn(T) -> S + Clone + Send + Sync + 'static,
+    say: impl Fn(Problem) -> E + Clone + Send + Sync + 'static,
+) -> AnyView
+where
+    T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+    S: Future<Output = AnyView> + Send + 'static,
+    E: Future<Output = AnyView> + Send + 'static,
+{
+    let retry = Retry::new();
+    let body = move || {
+        let (show, say) = (show.clone(), say.clone());
+        Suspend::new(async move {
+            match resource.await {
+                Ok(loaded) => {
+                    retry.succeeded();
+                    show(loaded).await
+                }
+                Err(failure) => {
+                    retry.failed(&failure.0, move || resource.refetch());
+                    // For the button of the error message.
+                    provide_context(retry);
+                    say(failure.0).await
+                }
+            }
+        })
+    };
+    view! { <Transition fallback set_pending=progress::loads()>{body}</Transition> }.into_any()
+}
+
+/// The fallback of a small part.
+pub fn loading_text() -> AnyView {
+    view! { <p class="inside muted" role="status">"Loading"</p> }.into_any()
+}
+
+fn loading() -> AnyView {
     view! {
         <div class="loading" aria-busy="true">
             <span class="unseen" role="status">"Loading"</span>

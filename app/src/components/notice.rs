@@ -6,6 +6,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_location;
 
 use super::icon::{Icon, icon};
+use super::retry::{Retry, try_again};
 use crate::addresses;
 
 /// An error message next to its cause.
@@ -15,7 +16,11 @@ pub fn ProblemNotice(
     /// Makes the message dismissible.
     #[prop(optional, into)]
     dismiss: Option<Callback<()>>,
+    /// The retry of the load that failed.
+    #[prop(optional, into)]
+    retry: Option<Retry>,
 ) -> impl IntoView {
+    let retry = retry.or_else(use_context);
     move || {
         problem.get().map(|problem| {
             let findings = problem.errors.iter().map(|finding| {
@@ -31,6 +36,7 @@ pub fn ProblemNotice(
                         {findings}
                     </div>
                     <div class="buttons">
+                        {retry.and_then(|_| try_again(&problem, retry, "button small", here()))}
                         {(problem.status == 401).then(|| view! { <a class="button small" rel="external" href=sign_in_link()>"Sign in"</a> })}
                         {dismiss
                             .map(|dismiss| {
@@ -47,12 +53,17 @@ pub fn ProblemNotice(
     }
 }
 
-/// The sign-in page, which redirects back to this page.
-fn sign_in_link() -> String {
+/// The address of this page.
+fn here() -> String {
     let location = use_location();
     let (path, search) = (location.pathname.get_untracked(), location.search.get_untracked());
     let query = if search.is_empty() { String::new() } else { format!("?{search}") };
-    addresses::sign_in_with_next(&format!("{path}{query}"))
+    format!("{path}{query}")
+}
+
+/// The sign-in page, which redirects back to this page.
+fn sign_in_link() -> String {
+    addresses::sign_in_with_next(&here())
 }
 
 /// The content of a page that could not be loaded.
@@ -96,12 +107,7 @@ fn problem_card(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
             <p>{problem.detail.clone()}</p>
             <div class="buttons">
                 {(problem.status == 401).then(|| view! { <a class="button primary" rel="external" href=sign_in_link()>"Sign in"</a> })}
-                {(problem.status >= 500)
-                    .then(|| {
-                        let location = use_location();
-                        let here = format!("{}?{}", location.pathname.get_untracked(), location.search.get_untracked());
-                        view! { <a class="button" rel="external" href=here>"Try again"</a> }
-                    })}
+                {try_again(&problem, use_context(), "button", here())}
                 {ways}
             </div>
         </div>

@@ -3,6 +3,7 @@
 
 mod account;
 mod execution;
+mod history;
 mod palette;
 pub mod server_functions;
 pub mod theme;
@@ -19,7 +20,8 @@ use leptos_router::hooks::use_location;
 use crate::addresses;
 use crate::clock::{time_of_day, use_clock};
 use crate::components::icon::drawn;
-use crate::components::{Feed, Icon, icon};
+use crate::components::progress::use_progress;
+use crate::components::{Feed, Icon, Retry, icon};
 use crate::live::{Status, use_live};
 use crate::search_results::{NAVIGATION, PRIMARY_COUNT};
 
@@ -59,6 +61,14 @@ pub fn Frame() -> impl IntoView {
     let state = FrameState(Feed::new(None, server_functions::frame));
     let main = NodeRef::<html::Main>::new();
     focus_after_navigation(main);
+    history::follow();
+    let progress = use_progress();
+    let retry = Retry::new();
+    Effect::new(move |_| match frame.get() {
+        Some(Err(failure)) => retry.failed(&failure.0, move || frame.refetch()),
+        Some(Ok(_)) => retry.succeeded(),
+        None => {}
+    });
     let known = move |show: fn(FrameState, Option<FrameView>) -> AnyView| {
         move || {
             Suspend::new(async move {
@@ -79,11 +89,12 @@ pub fn Frame() -> impl IntoView {
                     <Crumbs/>
                     <Suspense>{known(top)}</Suspense>
                 </div>
+                <div class="progress" role="progressbar" aria-label="Loading the page" hidden=move || !progress.is_slow()></div>
             </header>
             <Navigation>
                 <Suspense>{known(waiting)}</Suspense>
             </Navigation>
-            <main class="page" id="main" tabindex="-1" node_ref=main>
+            <main class="page" id="main" tabindex="-1" node_ref=main aria-busy=move || progress.is_slow().then_some("true")>
                 <Outlet/>
             </main>
         </div>
@@ -182,7 +193,10 @@ fn focus_after_navigation(main: NodeRef<html::Main>) {
         if last.is_some_and(|last| last != now)
             && let Some(main) = main.get_untracked()
         {
+            // The focus must not scroll: the position may just have been restored.
+            let top = window().scroll_y().unwrap_or_default();
             let _ = main.focus();
+            window().scroll_to_with_x_and_y(0.0, top);
         }
         now
     });
@@ -313,6 +327,7 @@ fn name_of(first: &str) -> Option<&'static str> {
         "deployments" => "Deployments",
         "nodes" => "Nodes",
         "graph" => "Graph",
+        "graphs" => "Graphs",
         "reviews" => "Reviews",
         "runs" => "Runs",
         "pending" => "Pending",

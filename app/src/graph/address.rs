@@ -321,6 +321,7 @@ mod tests {
             ..Address::default()
         };
         assert_eq!(review.file(), "/reviews/1/graph.svg");
+        assert_eq!(read("/graph?color=owner").file(), "/graph.svg?color=owner");
     }
 
     #[test]

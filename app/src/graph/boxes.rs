@@ -94,7 +94,7 @@ fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
         (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
     let of = |index: &usize| {
         let (vertex, at) = (view.vertices.get(*index)?, layout.places.get(*index)?);
-        Some(one(*index, vertex, *at, marks, &scale, &base))
+        Some(one(*index, vertex, *at, (marks, view.deployment.is_none()), &scale, &base))
     };
     places.iter().filter_map(of).collect_view().into_any()
 }
@@ -123,7 +123,7 @@ fn one(
     index: usize,
     vertex: &GraphVertex,
     (x, y): (f64, f64),
-    marks: Marks,
+    (marks, with_owner): (Marks, bool),
     scale: &Scale,
     base: &Address,
 ) -> impl IntoView + use<> {
@@ -134,7 +134,8 @@ fn one(
         mark => format!("box {mark}"),
     };
     let said = short(&scale.box_text(vertex));
-    let label = accessible_name(vertex, &said);
+    let title = short(&box_title(vertex, with_owner));
+    let label = accessible_name(vertex, &title, &said);
     view! {
         <g transform=format!("translate({x} {y})")>
         <a
@@ -148,7 +149,7 @@ fn one(
             data-state=color
         >
             <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
-            <text class="name" x="12" y="23">{short(&box_title(vertex))}</text>
+            <text class="name" x="12" y="23">{title}</text>
             {members(vertex).map(|members| view! { " " <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text> })}
             {bars(vertex, scale)}
             " "
@@ -160,10 +161,12 @@ fn one(
 }
 
 /// The title of a box. A single noderole shows its node first, because its neighbors mostly have
+/// the same role. In the graph of the cluster, a role shows its deployment: several deployments have
 /// the same role.
-pub(super) fn box_title(vertex: &GraphVertex) -> String {
+pub(super) fn box_title(vertex: &GraphVertex, with_owner: bool) -> String {
     match &vertex.noderole {
         Some(one) => format!("{} · {}", one.short, vertex.role),
+        None if with_owner => format!("{} · {}", vertex.role, vertex.deployment),
         None => vertex.role.to_string(),
     }
 }
@@ -174,8 +177,8 @@ pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
 
 /// The accessible name of a box. It starts with exactly the visible text, so that the voice command
 /// "click app 1 added" works (WCAG 2.5.3).
-fn accessible_name(vertex: &GraphVertex, said: &str) -> String {
-    let shown = [Some(short(&box_title(vertex))), members(vertex), Some(said.to_owned())];
+fn accessible_name(vertex: &GraphVertex, title: &str, said: &str) -> String {
+    let shown = [Some(title.to_owned()), members(vertex), Some(said.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let trail = on_trail(vertex).map(|words| format!(", {words}")).unwrap_or_default();
     let whole = format!("{}, {}", named(vertex), super::state_text(vertex));

@@ -172,8 +172,8 @@ pub(crate) mod tests {
             on_trail: 0,
         };
         GraphView {
-            deployment: deployment("web"),
-            deployment_id: DeploymentId(Uuid::from_u128(1)),
+            deployment: Some(deployment("web")),
+            deployment_id: Some(DeploymentId(Uuid::from_u128(1))),
             blueprint: None,
             vertices: owners.iter().enumerate().map(vertex).collect(),
             edges: Vec::new(),

@@ -59,7 +59,7 @@ pub fn svg(view: &GraphView, color: ColorBy) -> String {
          viewBox=\"0 0 {width} {height}\" font-family=\"Inter, system-ui, sans-serif\" font-size=\"13\" fill=\"{TEXT}\">\n\
          <title>Graph of {name}</title>\n<rect width=\"{width}\" height=\"{height}\" fill=\"#f6f7f9\"/>\n\
          <text x=\"20\" y=\"26\" font-size=\"16\" font-weight=\"600\">{heading}</text>\n{legend}<g transform=\"translate(0 {HEADER_HEIGHT})\">\n",
-        name = escaped(view.deployment.as_str()),
+        name = escaped(view.name()),
         heading = escaped(&heading(view)),
         legend = legend.0,
     );
@@ -67,7 +67,7 @@ pub fn svg(view: &GraphView, color: ColorBy) -> String {
         wire(&mut out, edge, path);
     }
     for (at, vertex) in view.vertices.iter().enumerate() {
-        boxed(&mut out, &layout, at, vertex, &scale);
+        boxed(&mut out, &layout, at, (vertex, view.deployment.is_none()), &scale);
     }
     out.push_str("</g>\n</svg>\n");
     out
@@ -78,7 +78,7 @@ fn heading(view: &GraphView) -> String {
         view.trail.as_ref().map(|trail| format!(" · {}", trail.summary)).unwrap_or_default();
     format!(
         "{}: {}, {}{trail}",
-        view.deployment,
+        view.name(),
         many(view.noderoles, "noderole"),
         many(view.total_edges, "edge")
     )
@@ -139,7 +139,13 @@ fn drawn(class: &str) -> (&'static str, &'static str) {
     }
 }
 
-fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, scale: &Scale) {
+fn boxed(
+    out: &mut String,
+    layout: &Layout,
+    at: usize,
+    (vertex, with_owner): (&GraphVertex, bool),
+    scale: &Scale,
+) {
     let (x, y) = layout.places.get(at).copied().unwrap_or_default();
     let (width, height) = (MEASURES.width, MEASURES.height);
     let (frame, thick) = match worst_state(vertex).map(|look| super::state_style(look).0) {
@@ -153,7 +159,7 @@ fn boxed(out: &mut String, layout: &Layout, at: usize, vertex: &GraphVertex, sca
         "<g transform=\"translate({x} {y})\"><title>{}</title><rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"{SURFACE}\" \
          stroke=\"{frame}\" stroke-width=\"{thick}\"/><text x=\"12\" y=\"23\" font-weight=\"600\">{}</text>",
         escaped(&format!("{} in {}: {said}", super::named(vertex), vertex.deployment)),
-        escaped(&short(&box_title(vertex))),
+        escaped(&short(&box_title(vertex, with_owner))),
     );
     if let Some(members) = members(vertex) {
         let right = width - 12.0;

@@ -243,7 +243,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         )
     };
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         {cut}
         <div class="graph">
             <section class="card" aria-label="Graph">

@@ -3,6 +3,9 @@
 //! The browser scrolls natively, so wheel, touch and keys work as everywhere. The content follows
 //! the window piece by piece, in coarse steps ([`super::viewport`]). The picture has one listener for
 //! clicks and keys instead of one per box.
+//!
+//! It opens fitted to its window. If labels would be too small to read, it opens at the boxes that
+//! need attention instead, and the minimap shows the rest.
 
 use std::collections::BTreeMap;
 
@@ -17,8 +20,9 @@ use super::edges::Edges;
 use super::layout::{Layout, Neighbors, neighbors};
 use super::minimap::Minimap;
 use super::visible_pieces::{Pieces, Rect};
-use super::{MEASURES, Shown};
-use api::views::graph::GraphDirection;
+use super::{MEASURES, Shown, worst_state};
+use api::runs::StepState;
+use api::views::graph::{Appearance, GraphDirection, GraphVertex};
 
 /// The step in which the window's position is recorded, in pixels of the page.
 const SCROLL_STEP: f64 = 200.0;
@@ -26,6 +30,8 @@ const SCROLL_STEP: f64 = 200.0;
 const DRAW_MARGIN: f64 = 400.0;
 /// Below this zoom, text is unreadable and arrows are invisible.
 const FAR_ZOOM: f64 = 0.5;
+/// Below this zoom, labels are hard to read, so no picture opens with it.
+const READABLE_ZOOM: f64 = 0.65;
 /// The minimum and maximum zoom.
 pub(super) const ZOOM_RANGE: (f64, f64) = (0.1, 2.0);
 
@@ -117,6 +123,11 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
     let focused = keep_focus(shown);
     keep_position(shown);
     Effect::new(move |_| {
+        if shown.room.get().is_some() {
+            request_animation_frame(move || open(shown));
+        }
+    });
+    Effect::new(move |_| {
         shown.zoom.track();
         shown.layout.track();
         note();
@@ -181,6 +192,88 @@ fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
     }
 }
 
+/// The size of the picture's window, in pixels of the page.
+fn room_size(room: &web_sys::HtmlElement) -> (f64, f64) {
+    (f64::from(room.client_width()), f64::from(room.client_height()))
+}
+
+/// The zoom at which an area fits into a window. At most 1.
+fn fitted(area: (f64, f64), window: (f64, f64)) -> f64 {
+    // Slightly smaller, so that rounding never causes scroll bars.
+    ((window.0 / area.0.max(1.0)).min(window.1 / area.1.max(1.0)) * 0.999).min(1.0)
+}
+
+/// Zooms so that the whole picture is visible.
+pub(super) fn fit(shown: Shown) {
+    let Some(room) = shown.room.get_untracked() else { return };
+    let layout = shown.layout.read_untracked();
+    let zoom = fitted((layout.width, layout.height), room_size(&room));
+    shown.zoom.set(zoom.clamp(ZOOM_RANGE.0, 1.0));
+}
+
+/// Sets the zoom and the visible part of a picture that was just opened.
+fn open(shown: Shown) {
+    let Some(room) = shown.room.try_get_untracked().flatten() else { return };
+    let (width, height) = room_size(&room);
+    let (zoom, (x, y)) = {
+        let (view, layout) = (shown.view.read_untracked(), shown.layout.read_untracked());
+        let at = untrack(|| shown.at());
+        let urgent = at.map_or_else(|| urgent(&view.vertices), |at| vec![at]);
+        opening(&layout, &urgent, (width, height))
+    };
+    shown.zoom.set(zoom);
+    // In the next frame, the picture has its new size and can scroll.
+    request_animation_frame(move || {
+        room.set_scroll_left((x * zoom - width / 2.0).round() as i32);
+        room.set_scroll_top((y * zoom - height / 2.0).round() as i32);
+    });
+}
+
+/// The boxes that need attention: those in ERROR. If there are none, all that are not done.
+fn urgent(vertices: &[GraphVertex]) -> Vec<usize> {
+    let of = |is_urgent: fn(Appearance) -> bool| -> Vec<usize> {
+        let boxes = vertices.iter().enumerate();
+        boxes.filter(|(_, v)| worst_state(v).is_some_and(is_urgent)).map(|(at, _)| at).collect()
+    };
+    let failed = of(|look| look == Appearance::State(StepState::Error));
+    if !failed.is_empty() {
+        return failed;
+    }
+    of(|look| match look {
+        Appearance::State(state) => state != StepState::Active,
+        Appearance::Added | Appearance::Removed | Appearance::Changed => true,
+        Appearance::Downstream | Appearance::Around => false,
+    })
+}
+
+/// The zoom and the center with which a picture opens: the whole picture, or the urgent boxes if
+/// labels in the whole picture would be too small. If these do not fit either, the first of them.
+fn opening(layout: &Layout, urgent: &[usize], window: (f64, f64)) -> (f64, (f64, f64)) {
+    let whole = fitted((layout.width, layout.height), window);
+    if whole >= READABLE_ZOOM {
+        return (whole, (layout.width / 2.0, layout.height / 2.0));
+    }
+    let places: Vec<(f64, f64)> =
+        urgent.iter().filter_map(|at| layout.places.get(*at).copied()).collect();
+    let first = places.iter().copied().min_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let Some(first) = first else { return (READABLE_ZOOM, (0.0, 0.0)) };
+    let around = MEASURES.margin;
+    let (mut left, mut top, mut right, mut bottom) = (first.0, first.1, first.0, first.1);
+    for (x, y) in places {
+        (left, right) = (left.min(x), right.max(x));
+        (top, bottom) = (top.min(y), bottom.max(y));
+    }
+    let (width, height) = (
+        right - left + MEASURES.width + 2.0 * around,
+        bottom - top + MEASURES.height + 2.0 * around,
+    );
+    let zoom = fitted((width, height), window);
+    if zoom >= READABLE_ZOOM {
+        return (zoom, (left - around + width / 2.0, top - around + height / 2.0));
+    }
+    (READABLE_ZOOM, (first.0 + MEASURES.width / 2.0, first.1 + MEASURES.height / 2.0))
+}
+
 /// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the center.
 pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
@@ -231,10 +324,10 @@ fn under(shown: Shown, viewport: Viewport, event: &MouseEvent) -> Option<usize> 
     if viewport.detail.get_untracked() == Detail::Near {
         return place_of(event.target());
     }
-    let room = shown.room.get_untracked()?;
-    let (frame, zoom) = (room.get_bounding_client_rect(), shown.zoom.get_untracked());
-    let x = (f64::from(event.client_x()) - frame.left() + f64::from(room.scroll_left())) / zoom;
-    let y = (f64::from(event.client_y()) - frame.top() + f64::from(room.scroll_top())) / zoom;
+    let picture = event.current_target()?.dyn_into::<web_sys::Element>().ok()?;
+    let (frame, zoom) = (picture.get_bounding_client_rect(), shown.zoom.get_untracked());
+    let x = (f64::from(event.client_x()) - frame.left()) / zoom;
+    let y = (f64::from(event.client_y()) - frame.top()) / zoom;
     box_at_point(&shown.layout.read_untracked(), (x, y))
 }
 
@@ -440,6 +533,53 @@ mod tests {
             assert_eq!(box_at_point(&layout, (x + 1.0, y + MEASURES.height - 1.0)), Some(index));
         }
         assert_eq!(box_at_point(&layout, (0.0, 0.0)), None);
+    }
+
+    #[test]
+    fn small_picture_opens_whole() {
+        let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
+        let middle = (layout.width / 2.0, layout.height / 2.0);
+        assert_eq!(opening(&layout, &[2], (4_000.0, 3_000.0)), (1.0, middle));
+        let narrow = (layout.width * 0.9, 3_000.0);
+        let (zoom, center) = opening(&layout, &[2], narrow);
+        assert!((READABLE_ZOOM..0.9).contains(&zoom), "{zoom}");
+        assert_eq!(center, middle);
+    }
+
+    #[test]
+    fn large_picture_opens_at_urgent_boxes() {
+        let chain: Vec<(usize, usize)> = (0..40).map(|at| (at, at + 1)).collect();
+        let layout = lay_out(41, &chain, MEASURES);
+        let window = (900.0, 600.0);
+        let center = |at: usize| {
+            (
+                layout.places[at].0 + MEASURES.width / 2.0,
+                layout.places[at].1 + MEASURES.height / 2.0,
+            )
+        };
+        assert_eq!(opening(&layout, &[30], window), (1.0, center(30)));
+        let (zoom, (x, _)) = opening(&layout, &[30, 31], window);
+        assert!(zoom >= READABLE_ZOOM && center(30).0 < x && x < center(31).0, "{zoom} {x}");
+        let first = (READABLE_ZOOM, center(5));
+        assert_eq!(opening(&layout, &[35, 5], window), first, "both do not fit");
+        assert_eq!(opening(&layout, &[], window), (READABLE_ZOOM, (0.0, 0.0)));
+    }
+
+    #[test]
+    fn failed_boxes_are_the_most_urgent() {
+        let vertices = crate::graph::colors::tests::view(&["a", "b", "c", "d"]).vertices;
+        let with = |states: [&[StepState]; 4]| {
+            let mut vertices = vertices.clone();
+            for (vertex, states) in vertices.iter_mut().zip(states) {
+                let looks = states.iter().map(|state| (Appearance::State(*state), 1));
+                vertex.appearances = looks.collect();
+            }
+            urgent(&vertices)
+        };
+        let (active, error, blocked) = ([StepState::Active], StepState::Error, StepState::Blocked);
+        assert_eq!(with([&active, &[error, StepState::Active], &[blocked], &active]), [1]);
+        assert_eq!(with([&active, &[StepState::Todo], &[blocked], &active]), [1, 2]);
+        assert_eq!(with([&active, &active, &active, &active]), [0_usize; 0]);
     }
 
     #[test]

@@ -157,20 +157,11 @@ fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
 #[component]
 fn Zoom(shown: Shown) -> impl IntoView {
     let by = move |factor: f64| picture::zoom_by(shown, factor, None);
-    let fit = move || {
-        let Some(room) = shown.room.get_untracked() else { return };
-        let layout = shown.layout.read_untracked();
-        let (layer_gap, down) = (
-            f64::from(room.client_width()) / layout.width,
-            f64::from(room.client_height()) / layout.height,
-        );
-        shown.zoom.set(layer_gap.min(down).clamp(picture::ZOOM_RANGE.0, 1.0));
-    };
     view! {
         <span class="buttons needs-scripts" role="group" aria-label="Zoom">
             <button class="button quiet small only-icon" type="button" aria-label="Zoom out" on:click=move |_| by(0.8)>"−"</button>
             <button class="button quiet small only-icon" type="button" aria-label="Zoom in" on:click=move |_| by(1.25)>{icon(Icon::Plus)}</button>
-            <button class="button quiet small" type="button" on:click=move |_| fit()>"Fit to window"</button>
+            <button class="button quiet small" type="button" on:click=move |_| picture::fit(shown)>"Fit to window"</button>
         </span>
     }
     .into_any()

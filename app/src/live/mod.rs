@@ -126,6 +126,7 @@ fn thing(event: &Event) -> String {
         Event::Node { fqdn } => format!("n{fqdn}"),
         Event::Hold { deployment, .. } => format!("h{deployment}"),
         Event::Priority { deployment, .. } => format!("u{deployment}"),
+        Event::Worker { worker, .. } => format!("w{worker}"),
         Event::Reset => "x".into(),
     }
 }

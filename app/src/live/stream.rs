@@ -206,10 +206,19 @@ fn begin(shared: Shared) {
     let goes = window_event_listener(leptos::ev::pagehide, move |_| {
         shared.try_update_value(|stream| stream.say(&TabMessage::Gone { tab: stream.tab.clone() }));
     });
+    // The browser itself may wait a long time before it reconnects.
+    let on_online = window_event_listener(leptos::ev::online, move |_| {
+        shared.try_update_value(|stream| {
+            if stream.lost_since().is_some() {
+                stream.line = None;
+            }
+        });
+        settle(shared);
+    });
     let on_visible = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
     let _ = set_interval_with_handle(move || look(shared), CHECK_INTERVAL);
     // These closures live as long as the page.
-    std::mem::forget((goes, on_visible));
+    std::mem::forget((goes, on_online, on_visible));
 }
 
 /// Makes this tab the leader.

@@ -81,7 +81,8 @@ impl ListPage for Entries {
             "all" => AuditSource::All,
             _ => AuditSource::Application,
         };
-        audit(AuditQuery { who, action, subject, since, until, source, sort, before }).await
+        audit(AuditQuery { who, action, subject, since, until, source, sort, limit: None, before })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(AuditSort, bool)> {
@@ -104,7 +105,7 @@ impl ListPage for Entries {
     fn word(self, listed: &ListAddress<AuditSort>, word: &str) -> Option<String> {
         let said = listed.word(word);
         match word {
-            "since" | "until" => moment_of(&said).map(|at| at.0.to_string()),
+            "since" | "until" => moment_of(&said).map(|at| at.to_string()),
             _ => Some(said),
         }
     }
@@ -356,7 +357,7 @@ mod tests {
         let call = Entries
             .same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
         assert_eq!(call.path(), "/api/v1/audit");
-        assert!(call.curl().contains("since=1795248902000"), "{}", call.curl());
+        assert!(call.curl().contains("since=2026-11-21T08%3A15%3A02.000Z"), "{}", call.curl());
         assert!(!call.curl().contains("until"), "{}", call.curl());
     }
 }

@@ -109,6 +109,7 @@ async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<BlueprintPage
     server_functions::targets(BlueprintsQuery {
         deployment: listed.word("deployment"),
         sort,
+        limit: None,
         before,
     })
     .await
@@ -219,7 +220,7 @@ fn Line(
         |name| format!("Blueprints that changed {name}"),
     );
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <section class="card" aria-label="Blueprint history">
             <header><h2>{title}</h2> <span class="muted">{order}</span></header>
             {fate}
@@ -286,7 +287,7 @@ fn row(
     };
     view! {
         <tr data-blueprint=number.0.to_string() data-side=move || selected_side(&wanted.read(), number)>
-            <td data-label="Blueprint" class="number"><b>{number.0}</b></td>
+            <td data-label="Blueprint" class="number"><a class="main" href=addresses::blueprint(number)>{number.0}</a></td>
             <td data-label="Title"><div class="about">{about} {on} {kind}</div></td>
             <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>

@@ -83,7 +83,7 @@ impl ListPage for Versions {
 
     async fn fetch(self, address: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
         let (sort, after) = address.stretch()?;
-        catalog(BarclampsQuery { filter: address.word("filter"), sort, after }).await
+        catalog(BarclampsQuery { filter: address.word("filter"), sort, limit: None, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(BarclampSort, bool)> {

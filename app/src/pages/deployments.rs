@@ -101,7 +101,7 @@ impl ListPage for AllDeployments {
     fn path(self) -> String {
         let path = match self {
             Self::Boards => addresses::DEPLOYMENTS,
-            Self::Graphs => addresses::GRAPH,
+            Self::Graphs => addresses::GRAPHS,
         };
         path.to_owned()
     }
@@ -109,7 +109,14 @@ impl ListPage for AllDeployments {
     async fn fetch(self, listed: ListAddress<DeploymentSort>) -> ServerResult<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
-        deployments(DeploymentsQuery { filter: listed.word("filter"), state, sort, after }).await
+        deployments(DeploymentsQuery {
+            filter: listed.word("filter"),
+            state,
+            sort,
+            limit: None,
+            after,
+        })
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(DeploymentSort, bool)> {

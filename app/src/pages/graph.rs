@@ -1,4 +1,4 @@
-//! The graph of a deployment, and the list of all graphs.
+//! The graph of the cluster, the graph of a deployment, and the list of the deployments' graphs.
 
 use api::live::Topic;
 use api::views::graph::{GraphOptions, GraphView};
@@ -13,7 +13,7 @@ use super::deployments::{AllDeployments, tree_link};
 use crate::addresses;
 use crate::codec::AsJson;
 use crate::components::list_page::ListOf;
-use crate::components::{EquivalentCommands, Feed, FormValues, Icon, icon, load_one};
+use crate::components::{EquivalentCommands, Feed, FormValues, Icon, icon, load, load_one};
 use crate::failure::ServerResult;
 use crate::graph::Graph;
 use crate::graph::address::Address;
@@ -21,13 +21,24 @@ use crate::live::use_live;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
 
+/// The graph of all deployments.
+#[component]
+pub fn ClusterGraphPage() -> impl IntoView {
+    let query = use_query_map();
+    let address = Memo::new(move |_| Address::of(addresses::GRAPH.to_owned(), None, &query.read()));
+    let target = Memo::new(move |_| address.read().wish.blueprint);
+    let graph =
+        Resource::new(move || target.get(), move |_| cluster_graph(address.get_untracked().wish));
+    load(graph, move |first| view! { <Loaded first address/> })
+}
+
 /// All deployments, with links to their graphs.
 #[component]
 pub fn Graphs() -> impl IntoView {
     let list = ListOf::new(AllDeployments::Graphs);
     view! {
-        <Title text="Graph"/>
-        <div class="head"><h1>"Graph"</h1> {tree_link(list.listed())}</div>
+        <Title text="Graphs"/>
+        <div class="head"><h1>"Graphs"</h1> {tree_link(list.listed())}</div>
         {list.view()}
     }
     .into_any()
@@ -53,7 +64,7 @@ pub fn GraphPage() -> impl IntoView {
     );
     load_one(
         graph,
-        (addresses::GRAPH, "All graphs"),
+        (addresses::GRAPHS, "All graphs"),
         move |first| view! { <Loaded first address/> },
     )
 }
@@ -62,18 +73,32 @@ pub fn GraphPage() -> impl IntoView {
 fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
     let (name, id, cursor, then) =
         (first.deployment.clone(), first.deployment_id, first.cursor, first.blueprint);
+    let of = name.as_ref().map_or("the cluster", DeploymentName::as_str);
     let heading = match then {
-        Some(target) => format!("Graph of {name} at blueprint {target}"),
-        None => format!("Graph of {name}"),
+        Some(target) => format!("Graph of {of} at blueprint {target}"),
+        None => format!("Graph of {of}"),
     };
-    let fetched: DeploymentName = name.clone();
-    let feed = Feed::new(first, move || graph(fetched.to_string(), address.get_untracked().wish));
+    let fetched = name.clone();
+    let feed = Feed::new(first, move || {
+        let (fetched, wish) = (fetched.clone(), address.get_untracked().wish);
+        async move {
+            match fetched {
+                Some(name) => graph(name.to_string(), wish).await,
+                None => cluster_graph(wish).await,
+            }
+        }
+    });
     // An old target never changes.
     if then.is_none() {
-        use_live().hear(vec![Topic::Deployment(id), Topic::Blueprints], cursor, move |_| {
-            feed.eventually()
-        });
+        // One topic covers the runs of all deployments, however many there are.
+        let steps = id.map_or(Topic::Runs, Topic::Deployment);
+        use_live().hear(vec![steps, Topic::Blueprints], cursor, move |_| feed.eventually());
     }
+    let links = match (&name, then) {
+        (None, _) => view! { <a class="button small" href=addresses::GRAPHS>{icon(Icon::Deployments)} "By deployment"</a> }.into_any(),
+        (Some(name), Some(_)) => view! { <a class="button small" href=format!("{}?deployment={name}", addresses::BLUEPRINTS)>{icon(Icon::Blueprint)} "Blueprints"</a> }.into_any(),
+        (Some(name), None) => view! { <a class="button small" href=addresses::deployment(name)>{icon(Icon::Deployments)} "Board"</a> }.into_any(),
+    };
     view! {
         <Title text=heading.clone()/>
         <div class="head">
@@ -81,17 +106,24 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
                 <div class="muted">"dependencies between steps"</div>
                 <h1>{heading}</h1>
             </div>
-            <div class="buttons">
-                {match then {
-                    Some(_) => view! { <a class="button small" href=format!("{}?deployment={name}", addresses::BLUEPRINTS)>{icon(Icon::Blueprint)} "Blueprints"</a> }.into_any(),
-                    None => view! { <a class="button small" href=addresses::deployment(&name)>{icon(Icon::Deployments)} "Board"</a> }.into_any(),
-                }}
-            </div>
+            <div class="buttons">{links}</div>
         </div>
         <Graph feed address/>
-        <EquivalentCommands of=move |_: FormValues| vec![api::calls::graph(&name, &address.read().wish)]/>
+        <EquivalentCommands of=move |_: FormValues| {
+            let wish = &address.read().wish;
+            vec![match &name {
+                Some(name) => api::calls::graph(name, wish),
+                None => api::calls::cluster_graph(wish),
+            }]
+        }/>
     }
     .into_any()
+}
+
+#[server(name = ReadClusterGraph, prefix = "/call", endpoint = "cluster_graph", input = AsJson, output = AsJson)]
+pub async fn cluster_graph(wish: GraphOptions) -> ServerResult<GraphView> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.cluster_graph(&actor, &wish, Lost::Note).await).await
 }
 
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]

@@ -51,7 +51,8 @@ impl ListPage for AllImports {
 
     async fn fetch(self, address: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
         let (sort, before) = address.stretch()?;
-        imports(ImportsQuery { barclamp: address.word("barclamp"), sort, before }).await
+        imports(ImportsQuery { barclamp: address.word("barclamp"), sort, limit: None, before })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(ImportSort, bool)> {

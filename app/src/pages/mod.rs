@@ -1,6 +1,7 @@
 //! The pages, one module each.
 
 pub mod audit;
+pub mod blueprint;
 pub mod blueprints;
 pub mod board;
 pub mod catalog;

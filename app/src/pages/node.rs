@@ -77,7 +77,7 @@ fn Whole(first: NodeView) -> impl IntoView {
                 <Alone node=Signal::derive(move || id) name=Signal::derive(move || node.read().fqdn.clone()) shows=LabelStyle::InFull same_elsewhere=true why_not/>
             </div>
         </div>
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <EquivalentCommands of=move |_: FormValues| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
         <div class="columns">
             <div class="stack">
@@ -120,6 +120,7 @@ fn concerns(event: &Event, shown: &NodeView) -> bool {
         | Event::Review { .. }
         | Event::Hold { .. }
         | Event::Priority { .. }
+        | Event::Worker { .. }
         | Event::Catalog => false,
     }
 }

@@ -197,7 +197,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                 </button>
             </div>
         </div>
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <ProblemNotice problem=draft.problem dismiss=Callback::new(move |()| draft.problem.set(None))/>
         {move || troubles(&view.read())}
         <div class="columns">

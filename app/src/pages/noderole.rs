@@ -1,10 +1,12 @@
 //! A noderole, on its own page and in the panel next to a board.
 
-use api::deployments::{DataLayer, NoderoleRef, NoderoleView};
+use api::deployments::{CheckState, DataLayer, NoderoleCheck, NoderoleRef, NoderoleView};
 use api::listing::PAGE_SIZE;
 use api::live::Topic;
 use api::runs::{RunSummary, StepState};
+use engine::catalog::OnFailure;
 use engine::cluster::NoderoleKey;
+use engine::counting::many;
 use engine::ids::NoderoleId;
 use engine::plan::{Edit, MAX_REASON, edit};
 use leptos::form::ActionForm;
@@ -96,10 +98,11 @@ fn Details(
     let below = noderole
         .with_untracked(|noderole| addresses::dependents_graph(&noderole.deployment, noderole.id));
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <div class="columns">
             <div class="stack">
                 <State feed/>
+                <CheckOfRole noderole/>
                 <Data feed edited/>
             </div>
             <div class="stack">
@@ -122,9 +125,11 @@ fn concerns(event: &Event, shown: &NoderoleView) -> bool {
         Event::Run { noderole, state, .. } => {
             *noderole == shown.id && shown.runs.first().is_none_or(|newest| newest.state != *state)
         }
-        Event::Proposal { .. } | Event::Blueprint { .. } | Event::Hold { .. } | Event::Reset => {
-            true
-        }
+        Event::Proposal { .. }
+        | Event::Blueprint { .. }
+        | Event::Hold { .. }
+        | Event::Worker { .. }
+        | Event::Reset => true,
         Event::Node { fqdn } => *fqdn == shown.fqdn,
         Event::Review { .. } | Event::Priority { .. } | Event::Catalog => false,
     }
@@ -196,6 +201,52 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// The check of the role, if there is one, with its last result.
+#[component]
+fn CheckOfRole(noderole: RwSignal<NoderoleView>) -> impl IntoView {
+    let check = Memo::new(move |_| noderole.read().check.clone());
+    let show = |check: NoderoleCheck| {
+        let (color, shape, word) = match check.state {
+            CheckState::Passing if check.passes => ("active", Icon::Active, "passes"),
+            CheckState::Passing => ("warn", Icon::Warn, "overdue"),
+            CheckState::Failing => ("error", Icon::Error, "fails"),
+            CheckState::Unknown => ("todo", Icon::Todo, "not run yet"),
+        };
+        let effect = match check.policy.on_failure {
+            OnFailure::Rerun => "the step runs again, once",
+            OnFailure::Report => "the step is in error until it passes",
+        };
+        let failures = many(check.policy.failures, "failure");
+        let last = check.checked.map(|at| view! { <dt>"Last run"</dt> <dd><Moment at/> {format!(", {} ms", check.took_ms)}</dd> });
+        let output = (!check.detail.is_empty())
+            .then(|| view! { <pre class="error" tabindex="0" aria-label="Output of the check">{check.detail}</pre> });
+        view! {
+            <section class="card" aria-label="Check">
+                <header>
+                    <h2>"Check"</h2>
+                    <span class="pill" data-state=color>{icon(shape)} {word}</span>
+                </header>
+                <div class="inside">
+                    {output}
+                    <dl class="facts">
+                        <dt>"Script"</dt>
+                        <dd><code>{check.script}</code></dd>
+                        {last}
+                        <dt>"Failures in a row"</dt>
+                        <dd>{check.failures}</dd>
+                        <dt>"Interval"</dt>
+                        <dd>{format!("{} s, at most {} s each", check.policy.interval, check.policy.timeout)}</dd>
+                        <dt>"After " {failures}</dt>
+                        <dd>{effect}</dd>
+                    </dl>
+                </div>
+            </section>
+        }
+        .into_any()
+    };
+    move || check.get().map(show)
 }
 
 /// A link to a node. A phantom node has no page.
@@ -290,7 +341,10 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let own = now.may_edit.as_ref().map(|draft| draft.data.clone()).unwrap_or_default();
     let below = now.may_edit.as_ref().map(|draft| draft.defaults.clone()).unwrap_or_default();
     let draft = Draft::new(&own, Purpose { attribs: now.attribs.clone(), below, is_last: true });
-    let before = move || noderole.read().may_edit.as_ref().ok().map(|draft| draft.data.clone());
+    draft.follow(Signal::derive(move || {
+        let noderole = noderole.read();
+        noderole.may_edit.as_ref().ok().map(|draft| (draft.data.clone(), draft.data_by.clone()))
+    }));
     let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));
     let is_again =
         Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
@@ -301,11 +355,10 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let name = format!("{} on {}", now.role, now.fqdn.split('.').next().unwrap_or(&now.fqdn));
     let (of_data, of_again, of_unbind) = (key.clone(), key.clone(), key);
     let data = EditForm::new(pen, move || {
-        let changed = draft.value().filter(|value| before().as_ref() != Some(value));
         let set = |data| {
             Edit::SetNoderoleData(edit::SetNoderoleData { node, noderole: of_data.clone(), data })
         };
-        changed.map(set).into_iter().collect()
+        draft.changed().map(set).into_iter().collect()
     });
     let again = EditForm::new(pen, move || {
         let reason = reason.get().trim().to_owned();

@@ -82,7 +82,8 @@ impl ListPage for AllNodes {
         let state = address.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
         let (sort, after) = address.stretch()?;
         let (filter, deployment) = (address.word("filter"), address.word("deployment"));
-        server_functions::nodes(NodesQuery { filter, state, deployment, sort, after }).await
+        server_functions::nodes(NodesQuery { filter, state, deployment, sort, limit: None, after })
+            .await
     }
 
     fn sorted_by(column: Part) -> Option<(NodeSort, bool)> {

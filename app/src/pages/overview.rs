@@ -4,13 +4,14 @@
 mod first_steps;
 mod hours;
 
-use api::blueprints::{BlueprintKind, BlueprintSummary};
+use api::blueprints::{BlueprintKind, BlueprintSummary, Progress};
 use api::deployments::DeploymentState;
 use api::live::Topic;
 use api::nodes::NodeState;
-use api::overview::Overview;
+use api::overview::{Overview, WorkerTally};
 use api::pending::PendingGroup;
 use api::reviews::ReviewFilter;
+use api::rollout::Rollout;
 use api::runs::{StateCounts, StepState};
 use engine::anneal::PendingReason;
 use engine::counting::{either, many};
@@ -21,6 +22,7 @@ use leptos_meta::Title;
 use crate::addresses;
 use crate::clock::{Elapsed, Moment};
 use crate::codec::AsJson;
+use crate::components::badge::StateBar;
 use crate::components::poll_while_visible::poll_while_visible;
 use crate::components::{
     EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load, mark, rows,
@@ -59,10 +61,11 @@ fn Loaded(first: (Overview, bool)) -> impl IntoView {
         <div class="head">
             <h1>"Overview" <Verdict overview/></h1>
         </div>
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <div class="stack wide">
             {move || is_new.get().then(begin)}
             <FirstSteps steps=first_steps away changed=Callback::new(move |()| feed.now())/>
+            <Rollouts overview/>
             <Steps overview/>
             <div class="overview">
                 <Stuck overview/>
@@ -105,12 +108,21 @@ fn problems(overview: &Overview) -> Vec<String> {
     };
     let mut problems = Vec::new();
     problems.extend((!overview.enabled).then(|| "execution is off".to_owned()));
-    problems.extend((overview.workers.alive == 0).then(|| "no worker is alive".to_owned()));
+    problems.extend(match overview.workers {
+        WorkerTally { alive: 0, .. } => Some("no worker is alive".to_owned()),
+        WorkerTally { capacity: 0, .. } => Some("all workers are draining".to_owned()),
+        WorkerTally { .. } => None,
+    });
     problems.extend(some(overview.steps.error, "step failed", "steps failed"));
     problems.extend(some(
         overview.steps.stale,
         "step has changed input",
         "steps have changed input",
+    ));
+    problems.extend(some(
+        overview.steps.unchecked,
+        "step has a check that does not pass",
+        "steps have a check that does not pass",
     ));
     problems.extend(some(overview.nodes.dead, "node is dead", "nodes are dead"));
     problems.extend(some(
@@ -121,24 +133,64 @@ fn problems(overview: &Overview) -> Vec<String> {
     problems
 }
 
+/// The rollouts that are under way, in a few words.
+fn in_progress(overview: &Overview) -> Vec<String> {
+    let moving =
+        overview.rollouts.iter().filter(|rollout| rollout.progress == Progress::InProgress);
+    moving
+        .map(|rollout| format!("blueprint {}: {}", rollout.blueprint.number, rollout.text()))
+        .collect()
+}
+
 /// The overall state, as shape, color and words.
 #[component]
 fn Verdict(overview: Memo<Overview>) -> impl IntoView {
     let said = Memo::new(move |_| problems(&overview.read()));
     let is_bad = move || {
         let overview = overview.read();
-        overview.steps.error > 0 || overview.nodes.dead > 0 || overview.workers.alive == 0
+        overview.steps.error > 0 || overview.nodes.dead > 0 || overview.workers.capacity == 0
     };
-    let look = move || match (said.read().is_empty(), is_bad()) {
-        (true, _) => ("active", Icon::Active),
-        (false, true) => ("error", Icon::Error),
-        (false, false) => ("warn", Icon::Warn),
+    let moving = Memo::new(move |_| in_progress(&overview.read()));
+    let look = move || match (said.read().is_empty(), is_bad(), moving.read().is_empty()) {
+        (true, _, true) => ("active", Icon::Active),
+        (true, _, false) => ("transition", Icon::Transition),
+        (false, true, _) => ("error", Icon::Error),
+        (false, false, _) => ("warn", Icon::Warn),
     };
-    let words = move || match said.read().is_empty() {
-        true => "no problems".to_owned(),
-        false => said.read().join(", "),
+    let words = move || {
+        let all: Vec<String> = said.read().iter().chain(moving.read().iter()).cloned().collect();
+        if all.is_empty() { "no problems".to_owned() } else { all.join(", ") }
     };
     view! { <span class="pill wraps" data-state=move || look().0>{move || icon(look().1)} {words}</span> }.into_any()
+}
+
+/// The blueprints that are not rolled out completely, with links to their pages.
+#[component]
+fn Rollouts(overview: Memo<Overview>) -> impl IntoView {
+    let list = Memo::new(move |_| overview.read().rollouts.clone());
+    let is_empty = Memo::new(move |_| list.read().is_empty());
+    let row = |rollout: Memo<Rollout>| {
+        let blueprint = rollout.read_untracked().blueprint.clone();
+        let number = blueprint.number;
+        let stuck = move || (rollout.read().progress == Progress::Stuck).then_some(", stuck");
+        view! {
+            <li>
+                <a class="main" href=addresses::blueprint(number)>"Blueprint " {number.0} ": " <bdi>{blueprint.title}</bdi></a>
+                {move || view! { <StateBar counts=rollout.read().steps/> }}
+                <small class="muted">{move || rollout.read().text()} {stuck}</small>
+            </li>
+        }
+    };
+    move || {
+        (!is_empty.get()).then(|| {
+            view! {
+                <section class="card" aria-label="Rollouts">
+                    <header><h2>"Rollouts"</h2></header>
+                    <ul class="short-lines rollouts">{rows(list.into(), |rollout| rollout.blueprint.number, row)}</ul>
+                </section>
+            }
+        })
+    }
 }
 
 /// Steps by state, and runs by hour.
@@ -303,7 +355,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         view! {
             <li>
                 <a class="main" href=place><bdi>{title}</bdi></a>
-                <small class="muted">"blueprint " {number.0} {on} " by " {by} ", " <Moment at/></small>
+                <small class="muted"><a href=addresses::blueprint(number)>"blueprint " {number.0}</a> {on} " by " {by} ", " <Moment at/></small>
             </li>
         }
     };
@@ -356,6 +408,7 @@ mod tests {
             stuck: Vec::new(),
             reviews: ReviewCount::default(),
             open_reviews: 0,
+            rollouts: Vec::new(),
             commits: Vec::new(),
             queue: QueueTally::default(),
             workers: WorkerTally { alive: 1, capacity: 4 },
@@ -381,6 +434,8 @@ mod tests {
             "1 deployment is on hold",
         ];
         assert_eq!(problems(&ill), said);
+        let draining = Overview { workers: WorkerTally { alive: 1, capacity: 0 }, ..calm() };
+        assert_eq!(problems(&draining), ["all workers are draining"]);
     }
 
     #[test]

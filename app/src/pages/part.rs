@@ -25,10 +25,12 @@
 use std::future::Future;
 
 use api::deployments::NoderoleView;
-use api::reviews::ReviewView;
+use api::reviews::{Discussion, ReviewView, ReviewedNoderole};
 use api::views::graph::GraphView;
+use engine::blueprint::Anchor;
 use engine::ids::ReviewId;
 use leptos::prelude::*;
+use leptos::task::spawn_local;
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
 #[cfg(feature = "ssr")]
 use leptos_meta::Link;
@@ -36,7 +38,8 @@ use leptos_router::hooks::use_url;
 use leptos_router::location::Url;
 use leptos_router::{Lazy, LazyRoute};
 
-use crate::components::{ProblemNotice, problem_page};
+use crate::components::progress::{Load, use_progress};
+use crate::components::{Feed, ProblemNotice, Retry, problem_page};
 use crate::failure::{Failure, UNREACHABLE};
 use crate::frame;
 use crate::graph::address::Address;
@@ -95,9 +98,11 @@ macro_rules! parts {
 parts! {
     account: settings::account::Account,
     audit: audit::Audit,
+    blueprint: blueprint::BlueprintPage,
     blueprints: blueprints::Blueprints,
     board: board::BoardPage with noderole_panel if board::has_panel,
     catalog: catalog::Catalog,
+    cluster_graph: graph::ClusterGraphPage,
     deployments: deployments::Deployments,
     graph: graph::GraphPage,
     graphs: graph::Graphs,
@@ -114,7 +119,7 @@ parts! {
     people: settings::people::People,
     person: settings::person::PersonPage,
     policy: settings::policy::PolicyPage,
-    review: review::ReviewPage with review_details if review::has_details_tab with review_graph if review::has_graph_tab,
+    review: review::ReviewPage with review_details if review::has_details_tab with review_discussion if review::has_discussion_tab with review_graph if review::has_graph_tab,
     reviews: reviews::Reviews,
     role: role::RolePage,
     role_graph: role_graph::RoleGraphPage,
@@ -158,7 +163,9 @@ pub(super) use pieces;
 
 pieces! {
     noderole_panel(first: NoderoleView, edited: Callback<()>) crate::pages::noderole::details(first, edited);
+    reviewed_noderole(first: ReviewedNoderole) crate::pages::review::noderole::opened(first);
     review_details(which: Detail, review: RwSignal<ReviewView>, report: Resource<OfReport>) which.view(review, report);
+    review_discussion(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo<Option<Anchor>>) crate::pages::review::discussion::discussion(review, discussion, about);
     review_graph(first: GraphView, id: ReviewId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
 }
 
@@ -168,7 +175,8 @@ pub(super) fn load_error() -> AnyView {
         "This part of the page could not be loaded: the connection was lost, or Gantry was \
          upgraded. Reload the page.",
     );
-    view! { <ProblemNotice problem=Some(problem)/> }.into_any()
+    // Nothing to retry: the button reloads the page.
+    view! { <ProblemNotice problem=Some(problem) retry=Retry::new()/> }.into_any()
 }
 
 /// Adds the preload links of a chunk to the page's head. The mechanism of leptos does not work
@@ -188,10 +196,34 @@ pub(super) fn preload_in_head(part: &str) {
 }
 
 /// The message instead of a page while its chunk cannot be loaded and the server is unreachable.
+/// The page opens when the server responds.
 fn away() -> impl IntoView {
     let detail = "This page was not loaded before, and the server does not respond. Go back to return \
                   to the previous page.";
-    problem_page(api::Problem::new(503, UNREACHABLE, "Cannot reach the server", detail))
+    let problem = api::Problem::new(503, UNREACHABLE, "Cannot reach the server", detail);
+    let (retry, url) = (Retry::new(), use_url().get_untracked());
+    wait_for_server(retry, url, problem.clone());
+    provide_context(retry);
+    problem_page(problem)
+}
+
+fn wait_for_server(retry: Retry, url: Url, problem: api::Problem) {
+    let failed = problem.clone();
+    let again = move || {
+        let (url, problem) = (url.clone(), problem.clone());
+        spawn_local(async move {
+            match is_unreachable().await {
+                true => wait_for_server(retry, url, problem),
+                false => go(&url),
+            }
+        });
+    };
+    retry.failed(&failed, again);
+}
+
+async fn is_unreachable() -> bool {
+    let answer = frame::server_functions::frame().await;
+    answer.is_err_and(|failure: Failure| failure.0.code == UNREACHABLE)
 }
 
 /// Waits for the chunk. If it cannot be loaded, the browser navigates to the requested address, and
@@ -199,9 +231,13 @@ fn away() -> impl IntoView {
 /// this instead of the browser's error page.
 async fn loaded(part: impl Future<Output = Result<(), SplitLoaderError>>) {
     let url = use_url();
-    if part.await.is_err() {
-        let is_away = |failure: Failure| failure.0.code == UNREACHABLE;
-        if is_hydrated() && frame::server_functions::frame().await.is_err_and(is_away) {
+    // Before hydration, the page is as the server rendered it.
+    let loading =
+        (cfg!(not(feature = "ssr")) && is_hydrated()).then(|| Load::begin(use_progress()));
+    let loaded = part.await;
+    drop(loading);
+    if loaded.is_err() {
+        if is_hydrated() && is_unreachable().await {
             return;
         }
         go(&url.read_untracked());

@@ -69,7 +69,14 @@ fn read(query: &ParamsMap) -> Asked {
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
     let invalid = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
     (
-        PendingQuery { deployment, node, reason, sort: sort.unwrap_or_default(), after: None },
+        PendingQuery {
+            deployment,
+            node,
+            reason,
+            sort: sort.unwrap_or_default(),
+            limit: None,
+            after: None,
+        },
         word(PLACE),
         invalid,
     )
@@ -165,7 +172,7 @@ fn Found(
     };
     let pager = move || pager(page.read().next.as_ref(), &wanted);
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <nav class="filters" aria-label="Pending reasons">{reasons}</nav>
         <div class="stack waiting">{none} {groups}</div>
         {pager}

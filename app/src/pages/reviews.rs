@@ -4,12 +4,9 @@
 use api::calls::{Call, List};
 use api::listing::{Cursor, Order, Paged, Sort};
 use api::live::Topic;
-use api::proposals::ProposalSort;
-use api::proposals::ProposalSummary;
+use api::proposals::{ProposalPage, ProposalSort, ProposalSummary, ProposalsQuery};
 use api::reviews::ReviewSort;
-use api::reviews::{
-    ProposalPage, ProposalsQuery, ReviewFilter, ReviewPage, ReviewStateFilter, ReviewsQuery,
-};
+use api::reviews::{ReviewFilter, ReviewPage, ReviewStateFilter, ReviewsQuery};
 use api::reviews::{ReviewState, ReviewSummary};
 use engine::counting::many;
 use leptos::prelude::*;
@@ -194,7 +191,15 @@ impl ListPage for Changes {
         let (deployment, text) = (listed.word("deployment"), listed.word("text"));
         match of {
             Of::Reviews(fate) => {
-                let wanted = ReviewsQuery { whose, state: fate, deployment, text, sort, before };
+                let wanted = ReviewsQuery {
+                    whose,
+                    state: fate,
+                    deployment,
+                    text,
+                    sort,
+                    limit: None,
+                    before,
+                };
                 let page = reviews(wanted).await?;
                 Ok(Page {
                     lines: page.reviews.into_iter().map(Line::Review).collect(),
@@ -204,8 +209,15 @@ impl ListPage for Changes {
             Of::Drafts => {
                 let (mine, to) = (whose == ReviewFilter::Mine, proposal_order(sort));
                 let before = moved(before, sort, to);
-                let wanted =
-                    ProposalsQuery { mine, drafts: true, deployment, text, sort: to, before };
+                let wanted = ProposalsQuery {
+                    mine,
+                    drafts: true,
+                    deployment,
+                    text,
+                    sort: to,
+                    limit: None,
+                    before,
+                };
                 let page = proposals(wanted).await?;
                 let next = moved(page.next, to, sort);
                 Ok(Page { lines: page.proposals.into_iter().map(Line::Draft).collect(), next })

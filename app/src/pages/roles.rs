@@ -59,7 +59,7 @@ impl ListPage for AllRoles {
     async fn fetch(self, address: ListAddress<RoleSort>) -> ServerResult<RolePage> {
         let (sort, after) = address.stretch()?;
         let (filter, barclamp) = (address.word("filter"), address.word("barclamp"));
-        roles(RolesQuery { filter, barclamp, sort, after }).await
+        roles(RolesQuery { filter, barclamp, sort, limit: None, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(RoleSort, bool)> {

@@ -104,5 +104,5 @@ pub async fn search(text: String) -> ServerResult<SearchResults> {
         return Ok(SearchResults::default());
     }
     let (request, actor) = signed_in()?;
-    answer(request.control.search(&actor, &SearchQuery { q: text }).await).await
+    answer(request.control.search(&actor, &SearchQuery { q: text, limit: None }).await).await
 }

@@ -223,7 +223,7 @@ fn Loaded(of: Of, wanted: ValuesQuery, first: ValuesView) -> impl IntoView {
     }
     let page = Memo::new(move |_| feed.value().read().page.clone());
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <div class="card">{move || table(of, &wanted, page.get())}</div>
         {surroundings.map(beside)}
     }

@@ -1,4 +1,5 @@
-//! Workers: the phase of their join, the runs that they lease, and the background tasks.
+//! Workers: the phase of their join, the runs that they lease, their drains, and the background
+//! tasks.
 
 mod background_tasks;
 
@@ -6,6 +7,9 @@ use api::calls::List;
 use api::live::Topic;
 use api::workers::WorkerSort;
 use api::workers::{Phase, WorkerPage, WorkerView, WorkersQuery};
+use engine::counting::many;
+use engine::plan::MAX_REASON;
+use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
@@ -14,11 +18,15 @@ use uuid::Uuid;
 use crate::addresses;
 use crate::clock::Moment;
 use crate::codec::AsJson;
+use crate::components::action::{on_success, problem_of};
 use crate::components::icon::drawn;
 use crate::components::list::{ListAddress, columns_of};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
 use crate::components::poll_while_visible::poll_while_visible;
-use crate::components::{Empty, Feed, Icon, ProblemNotice, load_one};
+use crate::components::{
+    Empty, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one,
+    reset_on_success,
+};
 use crate::failure::{Failure, ServerResult};
 use crate::live::{NOW, use_live};
 #[cfg(feature = "ssr")]
@@ -52,6 +60,25 @@ fn alive_style(worker: &WorkerView) -> Option<(&'static str, Icon, &'static str)
         (false, Phase::Confirmed) => Some(("error", Icon::Lost, "no contact")),
         (false, _) => None,
     }
+}
+
+/// The state of a worker's drain, while the worker runs.
+fn drain_style(worker: &WorkerView) -> Option<(&'static str, Icon, String)> {
+    if !worker.alive {
+        return None;
+    }
+    let drain = worker.drain.as_ref()?;
+    Some(match drain.drained {
+        true => ("warn", Icon::Check, "drained".to_owned()),
+        false => ("warn", Icon::Paused, format!("draining, {}", many(worker.leased, "run"))),
+    })
+}
+
+fn drain_pill(worker: &WorkerView) -> impl IntoView + use<> {
+    drain_style(worker).map(|(color, shape, word)| {
+        view! { <span class="pill" data-state=color>{drawn(shape, "icon")} {word}</span> }
+            .into_any()
+    })
 }
 
 fn pill((color, shape, word): (&'static str, Icon, &'static str)) -> impl IntoView {
@@ -114,7 +141,15 @@ impl ListPage for AllWorkers {
             .one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = address.one_of("phase", &Phase::ALL, Phase::as_str)?;
         let (sort, before) = address.stretch()?;
-        workers(WorkersQuery { alive, phase, name: address.word("name"), sort, before }).await
+        workers(WorkersQuery {
+            alive,
+            phase,
+            name: address.word("name"),
+            sort,
+            limit: None,
+            before,
+        })
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(WorkerSort, bool)> {
@@ -148,7 +183,8 @@ impl ListPage for AllWorkers {
     fn row(self, worker: Memo<WorkerView>, with: With<Self>) -> AnyView {
         let id = worker.read_untracked().id;
         let life = move || alive_style(&worker.read()).map(pill);
-        let state = view! { <span class="buttons">{move || pill(phase_style(worker.read().phase))} {life}</span> };
+        let drain = move || drain_pill(&worker.read());
+        let state = view! { <span class="buttons">{move || pill(phase_style(worker.read().phase))} {life} {drain}</span> };
         view! {
             <tr>
                 <td>
@@ -213,6 +249,20 @@ fn One(first: WorkerView) -> impl IntoView {
         let reason = worker.read().reason.clone();
         reason.map(|reason| view! { <dt>"Reason for leaving"</dt> <dd>{reason}</dd> })
     };
+    let drain = move || {
+        let worker = worker.read();
+        let drain = worker.drain.clone().filter(|_| worker.alive)?;
+        let left = match drain.drained {
+            true => "It has no runs left, so you can stop it.".to_owned(),
+            false => {
+                format!("It finishes {} and takes no further ones.", many(worker.leased, "run"))
+            }
+        };
+        let text = format!("Draining, set by {}: {}. {left}", drain.by, drain.reason);
+        Some(
+            view! { <li>{text} " " <small class="muted">"Since " <Moment at=drain.since/></small></li> },
+        )
+    };
     view! {
         <Title text=title.clone()/>
         <div class="head">
@@ -220,11 +270,14 @@ fn One(first: WorkerView) -> impl IntoView {
                 {title}
                 {move || pill(phase_style(worker.read().phase))}
                 {move || alive_style(&worker.read()).map(pill)}
+                {move || drain_pill(&worker.read())}
             </h1>
         </div>
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <section class="card" aria-label="About this worker">
             <div class="inside">
+                <ul class="whys" aria-label="Reasons">{drain}</ul>
+                <DrainForm feed/>
                 <dl class="facts">
                     <dt>"Leased runs"</dt>
                     <dd>{move || runs(&worker.read())}</dd>
@@ -249,6 +302,60 @@ fn One(first: WorkerView) -> impl IntoView {
     .into_any()
 }
 
+/// Starts or ends the drain of the worker.
+#[component]
+fn DrainForm(feed: Feed<WorkerView>) -> impl IntoView {
+    let worker = feed.value();
+    let set = ServerAction::<DrainWorker>::new();
+    on_success(set, move |()| feed.now());
+    let is_draining = Memo::new(move |_| worker.read().drain.is_some());
+    let may = Memo::new(move |_| worker.read().may_drain.clone());
+    let id = worker.read_untracked().id;
+    move || match may.get() {
+        Err(why) => view! { <p class="muted">{why}</p> }.into_any(),
+        Ok(()) => {
+            let (title, hint, label, shape, value) = match is_draining.get() {
+                true => (
+                    "Reason for resuming",
+                    "The worker takes runs again.",
+                    "Resume worker",
+                    Icon::Run,
+                    "false",
+                ),
+                false => (
+                    "Reason for the drain",
+                    "The worker finishes its runs and takes no further ones.",
+                    "Drain worker",
+                    Icon::Paused,
+                    "true",
+                ),
+            };
+            let reason = reset_on_success(set, |refused| {
+                view! { <input class="input" id="drain-reason" name="reason" required maxlength=MAX_REASON autocomplete="off" placeholder="Reason" value=refused.typed("reason")/> }.into_any()
+            });
+            view! {
+                <ActionForm action=set attr:class="form">
+                    <input type="hidden" name="worker" value=id.to_string()/>
+                    <input type="hidden" name="drain" value=value/>
+                    <div class="field">
+                        <label for="drain-reason">{title}</label>
+                        {reason}
+                        <span class="hint">{hint}</span>
+                    </div>
+                    <ProblemNotice problem=problem_of(set)/>
+                    <EquivalentCommands of=move |typed: FormValues| {
+                        vec![api::calls::drain(id, !is_draining.get(), &typed.or("reason", "WHY"))]
+                    }/>
+                    <div class="buttons">
+                        <button class="button" type="submit" disabled=move || set.pending().get()>{icon(shape)} {label}</button>
+                    </div>
+                </ActionForm>
+            }
+            .into_any()
+        }
+    }
+}
+
 #[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
 pub async fn workers(wanted: WorkersQuery) -> ServerResult<WorkerPage> {
     let (request, actor) = signed_in()?;
@@ -259,4 +366,11 @@ pub async fn workers(wanted: WorkersQuery) -> ServerResult<WorkerPage> {
 pub async fn worker(id: Uuid) -> ServerResult<WorkerView> {
     let (request, actor) = signed_in()?;
     answer(request.control.worker(&actor, id).await).await
+}
+
+/// Starts or ends the drain of a worker.
+#[server(name = DrainWorker, prefix = "/call", endpoint = "drain-worker", output = AsJson)]
+pub async fn drain_worker(worker: Uuid, drain: bool, reason: String) -> ServerResult<()> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.drain(&actor, &worker.to_string(), drain, reason).await).await
 }

@@ -51,6 +51,7 @@ pub fn passkeys() -> Vec<PasskeyView> {
         fingerprint: format!("000{n} 1111 2222 3333 4444"),
         confirmed,
         confirmed_by: confirmed.then(|| "root".to_owned()),
+        confirmer_revoked: confirmed.then_some(At(1_795_335_302_000)),
         created: At(1_795_248_902_000),
         used: None,
     };
@@ -234,7 +235,12 @@ async fn limited_approvals_offer_a_confirmation() {
     let fake = Fake::new(|_| {});
     let [ada, bo] = [1, 2].map(|n| crate::addresses::person(PersonId(Uuid::from_u128(n))));
     let limited = get(&fake, &ada).await;
-    limited.says(&["Approvals do not count on changes of", "<b>root<", "Confirm access"]);
+    limited.says(&[
+        "Access from",
+        "<b>root<",
+        "approvals count on changes of the other",
+        "Confirm access",
+    ]);
     limited.says(&["password set with a sign-in link", "the owner of the installation"]);
     get(&fake, &bo).await.says_not(&["Confirm access"]);
 }
@@ -327,6 +333,7 @@ async fn account_without_permissions_links_to_grants() {
 async fn account_lists_passkeys_with_their_actions() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/settings/account").await;
+    page.says(&["with a passkey that was revoked"]);
     page.says(&[
         "Laptop",
         "0001 1111 2222 3333 4444",

@@ -141,6 +141,8 @@ async fn graph_page_shows_equivalent_command() {
         &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""],
     )
     .await;
+    let cluster = ["gantry graph --longest time", "/api/v1/graph?longest=time\""];
+    says(&fake, "/graph?longest=time", &cluster).await;
     // Display options of a page are not part of the API request.
     let path = "/graph/web?focus=web%3Aapp&direction=up&steps=2&color=wave&as=table&at=web%3Aapp";
     let lines = [
@@ -215,7 +217,7 @@ async fn audit_shows_verify_and_export_commands() {
     let lines = [
         "gantry audit chain",
         "\"$GANTRY_SERVER/api/v1/audit/chain\"",
-        "gantry audit export --output gantry-audit.jsonl",
+        "gantry audit export --file gantry-audit.jsonl",
         "\"$GANTRY_SERVER/api/v1/audit/export\"",
     ];
     says(&Fake::new(|_| {}), "/audit", &lines).await;
@@ -234,7 +236,7 @@ async fn overview_and_sign_out_show_commands() {
 }
 
 /// The actions of forms with equivalent commands, by their names in the code.
-const SHOWN: [(&str, &str); 42] = [
+const SHOWN: [(&str, &str); 44] = [
     ("AddNode", "add_node"),
     ("AddNodes", "add_nodes"),
     ("AddPerson", "add_person"),
@@ -245,6 +247,7 @@ const SHOWN: [(&str, &str); 42] = [
     ("Discard", "discard"),
     ("ConfirmPerson", "confirm_person"),
     ("DismissNotices", "dismiss_notices"),
+    ("DrainWorker", "drain"),
     ("EndOtherSessions", "end_other_sessions"),
     ("EndSession", "end_session"),
     ("Hold", "hold"),
@@ -266,6 +269,7 @@ const SHOWN: [(&str, &str); 42] = [
     ("ResolveThread", "resolve"),
     ("ProposeRestore", "restore"),
     ("Retry", "retry"),
+    ("RetryFailedSteps", "retry_failed"),
     ("RevokeNodeToken", "revoke_node_token"),
     ("RevokePasskey", "revoke_passkey"),
     ("RevokeToken", "revoke_token"),

@@ -31,9 +31,7 @@ use api::pending::{PendingGroup, PendingPage, PendingQuery, PendingStep, Resolve
 use api::people::{Signature, SignatureRequest};
 use api::proposals::*;
 use api::reviews::*;
-use api::reviews::{
-    ProposalPage, ProposalsQuery, ReviewCount, ReviewPage, ReviewStateFilter, ReviewsQuery,
-};
+use api::reviews::{ReviewCount, ReviewPage, ReviewStateFilter, ReviewsQuery};
 use api::runs::RunsQuery;
 use api::runs::*;
 use api::values::Provenance;
@@ -125,6 +123,8 @@ pub struct World {
     pub since: ChangesSinceView,
     pub targets: BlueprintPage,
     pub comparison: Comparison,
+    /// The rollout of every blueprint. `None`: one that is in progress.
+    pub progress: Option<api::rollout::BlueprintProgress>,
     pub catalog: Vec<BarclampVersion>,
     pub roles: Vec<RoleSummary>,
     pub imports: Vec<ImportReport>,
@@ -206,6 +206,7 @@ fn board_role(name: &str, traits: &[&str], chips: Vec<BoardNoderole>) -> BoardRo
         bindable: true,
         proposed: false,
         data: json!({ name: {"port": 8080, "workers": 4} }),
+        data_by: None,
         defaults: json!({}),
         attribs: vec![AttribView {
             name: format!("{name}-port"),
@@ -215,6 +216,7 @@ fn board_role(name: &str, traits: &[&str], chips: Vec<BoardNoderole>) -> BoardRo
         }],
         noderoles: chips,
         more: 0,
+        omitted: StateCounts::default(),
     }
 }
 
@@ -842,6 +844,8 @@ fn review() -> ReviewView {
         noderoles: Default::default(),
         contents: Vec::new(),
         pins: Vec::new(),
+        role_values: Vec::new(),
+        more_role_values: 0,
         hidden_characters: Default::default(),
         not_restored: None,
         clashes: Vec::new(),
@@ -968,8 +972,14 @@ impl Default for World {
             review: (n == 2).then_some(ReviewId(128)),
             blueprint: BlueprintNumber(120 + i64::try_from(n).expect("small")),
         };
-        let some =
-            StateCounts { blocked: 1, todo: 1, transition: 1, active: 18, error: 1, stale: 0 };
+        let some = StateCounts {
+            blocked: 1,
+            todo: 1,
+            transition: 1,
+            active: 18,
+            error: 1,
+            ..StateCounts::default()
+        };
         let all_active = StateCounts { active: 24, ..StateCounts::default() };
         let states = [
             RunState::Running,
@@ -1049,6 +1059,7 @@ impl Default for World {
                 head: BlueprintNumber(3),
                 removed_in: None,
             },
+            progress: None,
             comparison: comparison(),
             catalog: catalog(),
             roles: roles(),
@@ -1145,12 +1156,14 @@ impl Default for World {
                 runs: vec![run(1004, "gateway", 4, RunState::Failed)],
                 may_retry: Ok(()),
                 limits: vec![("Time limit".into(), "60 s".into())],
+                check: None,
                 may_propose: Ok(()),
                 may_edit: Ok(NoderoleDraft {
                     proposal: ProposalId(7),
                     version: 3,
                     would_join: false,
                     data: json!({}),
+                    data_by: None,
                     defaults: json!({"app": {"port": 8080}}),
                     rerun: false,
                 }),
@@ -1308,6 +1321,8 @@ fn comparison() -> Comparison {
         next: None,
         contents: Vec::new(),
         pins: Vec::new(),
+        role_values: Vec::new(),
+        more_role_values: 0,
         hidden_characters: Default::default(),
         names: engine::blueprint::text::Names { deployments: names.into(), ..Default::default() },
         impact: Impact::default(),
@@ -1373,8 +1388,8 @@ fn graph() -> GraphView {
         removed: 0,
     };
     GraphView {
-        deployment: deployment("web"),
-        deployment_id: deployment_id(1),
+        deployment: Some(deployment("web")),
+        deployment_id: Some(deployment_id(1)),
         blueprint: None,
         vertices: vec![
             one(1, StepState::Active),
@@ -1456,7 +1471,10 @@ impl Fake {
             }
         })
     }
-    pub async fn board(&self, _: &Actor, name: &str) -> Result<Board, Problem> {
+    pub async fn board(&self, _: &Actor, name: &str, query: BoardQuery) -> Result<Board, Problem> {
+        if query.not_active {
+            self.record(format!("board {name}, not active"));
+        }
         let board = self.read(|world| world.board.clone())?;
         match board.name.as_str() == name {
             true => Ok(board),
@@ -1479,6 +1497,17 @@ impl Fake {
             .map(|found| found.noderoles)
             .unwrap_or_default();
         Ok(RoleNoderoles { noderoles: chips, more: 0 })
+    }
+    pub async fn find_tray_nodes(
+        &self,
+        _: &Actor,
+        _: &str,
+        text: &str,
+        show: TrayFilter,
+    ) -> Result<TrayNodes, Problem> {
+        let mut nodes = self.read(|world| world.board.tray.clone())?;
+        nodes.retain(|node| show.fits(node, text));
+        Ok(TrayNodes { nodes, more: 0 })
     }
     pub async fn lift(
         &self,
@@ -1718,6 +1747,20 @@ impl Fake {
         self.read(|world| world.graph.clone())
     }
 
+    pub async fn cluster_graph(
+        &self,
+        _: &Actor,
+        _: &GraphOptions,
+        _: Lost,
+    ) -> Result<GraphView, Problem> {
+        let whole = |world: &World| GraphView {
+            deployment: None,
+            deployment_id: None,
+            ..world.graph.clone()
+        };
+        self.read(whole)
+    }
+
     pub async fn review_graph(
         &self,
         _: &Actor,
@@ -1784,7 +1827,9 @@ impl Fake {
         _: &NoderoleKey,
     ) -> Result<DraftedNoderole, Problem> {
         self.read(|_| DraftedNoderole {
+            version: 1,
             data: json!({}),
+            data_by: None,
             defaults: json!({}),
             attribs: vec![],
             proposed: false,
@@ -1988,6 +2033,21 @@ impl Fake {
     pub async fn cancel(&self, _: &Actor, _: RunId) -> Result<(), Problem> {
         self.record("cancel");
         Ok(())
+    }
+    pub async fn reviewed_noderole(
+        &self,
+        _: &Actor,
+        _: ReviewId,
+        _: NodeId,
+        key: &NoderoleKey,
+    ) -> Result<ReviewedNoderole, Problem> {
+        self.read(|_| ReviewedNoderole {
+            role: key.role.clone(),
+            values: Vec::new(),
+            all: 0,
+            scripts: Vec::new(),
+            more_scripts: 0,
+        })
     }
     pub async fn review_report(
         &self,

@@ -141,7 +141,7 @@ const LISTS: &[List] = &[
             "who=ada",
             "action=review.commit",
             "subject=128",
-            "since=1795219200000",
+            "since=2026-11-21T00%3A00%3A00.000Z",
             "sort=at",
         ],
         heads: &["Time", "Actor", "Action", "Subject", "Sealed"],
@@ -168,7 +168,7 @@ const LISTS: &[List] = &[
         many: "deployments",
     },
     List {
-        path: "/graph",
+        path: "/graphs",
         words: &[("filter", "web"), ("state", "error")],
         sort: "name",
         place: Some(("after", "system%20web")),
@@ -425,8 +425,8 @@ async fn deployment_pages_are_sections_of_the_tree() {
                 && said.contains("\"after\":\"system web\"")),
         "{told:?}"
     );
-    let graphs = get(&fake, "/graph").await;
-    graphs.says(&["href=\"/graph?after=system%20web\""]);
+    let graphs = get(&fake, "/graphs").await;
+    graphs.says(&["href=\"/graphs?after=system%20web\""]);
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ mod oversight;
 mod pending;
 mod policy;
 mod review_changes;
+mod rollout;
 mod serve;
 mod values;
 mod warnings;
@@ -674,7 +675,12 @@ async fn committed_review_links_to_its_runs() {
         world.review.blueprint = Some(BlueprintNumber(128));
     });
     let page = get(&fake, "/reviews/128?tab=discussion").await;
-    page.says(&["Watch progress", "Looked at the network with the site.", "does not count"]);
+    page.says(&[
+        "Watch progress",
+        "href=\"/blueprints/128\"",
+        "Looked at the network with the site.",
+        "does not count",
+    ]);
     page.says_not(&["name=\"kind\""]);
 }
 
@@ -743,6 +749,59 @@ async fn graph_has_picture_table_and_links() {
 }
 
 #[tokio::test]
+async fn cluster_graph_names_deployments() {
+    let page = get(&Fake::new(|_| {}), "/graph").await;
+    page.says(&[
+        "Graph of the cluster",
+        "aria-label=\"runtime · web ×4 3 active, 1 blocked, in web\"",
+        "href=\"/graph?at=web%3Aruntime\"",
+        "href=\"/graph.svg\"",
+        "href=\"/graphs\"",
+    ]);
+    let cut = Fake::new(|world| world.graph.cut = Some("Not shown: edge, xen.".into()));
+    get(&cut, "/graph").await.says(&["Not shown: edge, xen."]);
+}
+
+#[tokio::test]
+async fn replaced_run_links_to_the_newest() {
+    let page = get(&Fake::new(|_| {}), "/runs/1006").await;
+    page.says_not(&["replaced this run"]);
+    let replaced = Fake::new(|world| {
+        let mut newer = world.run.run.clone();
+        newer.id = RunId(2_001);
+        world.run.attempts.insert(0, newer);
+    });
+    let page = get(&replaced, "/runs/1006").await;
+    page.says(&["href=\"/runs/2001\"", "class=\"to-newest\"", "replaced this run"]);
+}
+
+#[tokio::test]
+async fn only_temporary_problems_can_be_tried_again() {
+    let temporary = Problem::new(429, "rate_limited", "Too many requests", "Wait a little.");
+    for (problem, again) in [
+        (Problem::unavailable("Work goes on by itself."), true),
+        (temporary, true),
+        (Problem::not_found("It does not exist."), false),
+        (Problem::forbidden("You may not see it."), false),
+        (Problem::invalid("It is not valid."), false),
+    ] {
+        let status = problem.status;
+        let page = get(&Fake::new(|world| world.problem = Some(problem)), "/deployments/web").await;
+        assert_eq!(page.body.contains("Try again"), again, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn board_reserves_the_space_of_the_proposal_bar() {
+    let page = get(&Fake::new(|_| {}), "/deployments/web").await;
+    page.says(&["class=\"proposal none\"", "action=\"/call/propose\"", "role=\"progressbar\""]);
+    page.says_not(&["aria-label=\"Open proposal\""]);
+    let open = Fake::new(|world| world.board = fake::proposed_board());
+    let open = get(&open, "/deployments/web").await;
+    open.says_not(&["class=\"proposal none\"", "action=\"/call/propose\""]);
+}
+
+#[tokio::test]
 async fn highlighted_path_is_shown_everywhere() {
     let fake = Fake::new(|world| {
         world.graph.trail = Some(GraphTrail {
@@ -799,6 +858,7 @@ async fn every_page_creates_its_resources_once() {
         ("/reviews/128".into(), 4),
         ("/reviews/128?tab=graph".into(), 4),
         ("/graph".into(), 2),
+        ("/graphs".into(), 2),
         ("/graph/web".into(), 2),
         ("/runs".into(), 2),
         ("/runs/1006".into(), 2),
@@ -1031,7 +1091,7 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
             earlier_by: "ada".into(),
             later: 2,
             later_by: "bo".into(),
-            over: engine::plan::clash::ClashSubject::Policy,
+            over: serde_json::json!({"over": "policy"}),
             about: "the policy".into(),
         };
         proposal.clashes = vec![clash.clone()];

@@ -1,12 +1,41 @@
 //! The page of a node, as the server renders it.
 
+use api::At;
+use api::deployments::{CheckState, NoderoleCheck};
 use api::nodes::Maintenance;
+use engine::catalog::Check;
 use engine::ids::ActionName;
 
 use super::fake::{self, Fake};
 use super::serve::{get, post};
 
 const PAGE: &str = "/nodes/web-1.rack1.example.com";
+
+#[tokio::test]
+async fn noderole_page_shows_result_of_its_check() {
+    let check = |state, passes, failures| NoderoleCheck {
+        script: "check/alive".into(),
+        policy: Check { failures: 2, ..Check::DEFAULT },
+        state,
+        passes,
+        failures,
+        reran: false,
+        detail: "the service is down".into(),
+        took_ms: 12,
+        checked: Some(At(1_795_248_902_000)),
+        changed: None,
+    };
+    let page = async |check: Option<NoderoleCheck>| {
+        let fake = Fake::new(|world| world.noderole.check = check);
+        get(&fake, &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await
+    };
+    let failing = page(Some(check(CheckState::Failing, false, 1))).await;
+    failing.says(&["aria-label=\"Check\"", "fails", "the service is down", "check/alive"]);
+    failing.says(&["2 failures", "the step runs again, once", "12 ms"]);
+    page(Some(check(CheckState::Passing, true, 0))).await.says(&["passes"]);
+    page(Some(check(CheckState::Passing, false, 0))).await.says(&["overdue"]);
+    page(None).await.says_not(&["aria-label=\"Check\""]);
+}
 
 #[tokio::test]
 async fn node_page_shows_all_data() {

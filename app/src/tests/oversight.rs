@@ -1,7 +1,9 @@
 //! The overview, workers, audit and search pages.
 
 use api::audit::{AuditEntry, AuditPage, AuditQuery, ChainQuery, ChainView};
-use api::background_tasks::{BackgroundTaskView, BackgroundTasks, ProcessKind, ProcessView};
+use api::background_tasks::{
+    BackgroundTaskView, BackgroundTasks, BackgroundTasksQuery, ProcessKind, ProcessView,
+};
 use api::listing::{Cursor, Order};
 use api::overview::{
     DeploymentTally, FirstSteps, Hour, NodeTally, Overview, QueueTally, WorkerTally,
@@ -10,7 +12,7 @@ use api::reviews::ReviewCount;
 use api::runs::{RunState, StateCounts};
 use api::search::{Hit, HitKind, SearchQuery, SearchResults};
 use api::workers::WorkerSort;
-use api::workers::{Phase, WorkerPage, WorkerView, WorkersQuery};
+use api::workers::{Drain, Phase, WorkerPage, WorkerView, WorkersQuery};
 use api::{At, Problem};
 use engine::Hash;
 use engine::audit::Chain;
@@ -41,6 +43,8 @@ fn worker(n: u128, phase: Phase, alive: bool) -> WorkerView {
         phase,
         alive,
         capacity: 4,
+        drain: None,
+        may_drain: if alive { Ok(()) } else { Err("The worker has ended.".into()) },
         leased: if alive { 22 } else { 0 },
         runs: if alive { vec![RunId(1006), RunId(1005)] } else { Vec::new() },
         jigs: vec!["noop".into(), "script".into()],
@@ -102,10 +106,12 @@ impl Default for Overseen {
                     active: 1800,
                     error: 1,
                     stale: 2,
+                    unchecked: 0,
                 },
                 stuck: Vec::new(),
                 reviews: ReviewCount { count: 2, more: false },
                 open_reviews: 4,
+                rollouts: Vec::new(),
                 commits: Vec::new(),
                 queue: QueueTally { queued: 6, running: 3, oldest: Some(At(1_795_248_902_000)) },
                 workers: WorkerTally { alive: 2, capacity: 8 },
@@ -198,13 +204,27 @@ impl Fake {
         })
     }
 
+    pub async fn drain(
+        &self,
+        _: &Actor,
+        worker: &str,
+        drain: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
+        self.record(format!("drain {worker} {drain} {reason}"));
+        Ok(())
+    }
     pub async fn worker(&self, _: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
         let found = self
             .read(|world| world.overseen.workers.iter().find(|worker| worker.id == id).cloned())?;
         found.ok_or_else(|| Problem::not_found("There is no such worker."))
     }
 
-    pub async fn background_tasks(&self, _: &Actor) -> Result<BackgroundTasks, Problem> {
+    pub async fn background_tasks(
+        &self,
+        _: &Actor,
+        _: &BackgroundTasksQuery,
+    ) -> Result<BackgroundTasks, Problem> {
         self.read(|world| world.overseen.tasks.clone())
     }
 
@@ -336,7 +356,10 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         .split("<li")
         .find(|line| line.contains("aria-current=\"step\""))
         .expect("a next step");
-    assert!(next.contains("href=\"/reviews/128\"") && next.contains("Get an approval"), "{next}");
+    assert!(
+        next.contains("href=\"/reviews/128\"") && next.contains("Get or give an approval"),
+        "{next}"
+    );
 
     let away = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=away")]).await;
     away.says(&["Show first steps", "name=\"back\" value=\"true\""]);
@@ -378,6 +401,7 @@ async fn worker_list_matches_its_address() {
         phase: Some(Phase::Confirmed),
         name: "w".into(),
         sort: Order::ascending(WorkerSort::Name),
+        limit: None,
         before: None,
     };
     assert!(
@@ -392,6 +416,47 @@ async fn worker_list_matches_its_address() {
     get(&Fake::new(none), "/workers?phase=nack")
         .await
         .says(&["No worker matches", "join phase is “nack”"]);
+}
+
+#[tokio::test]
+async fn draining_worker_shows_its_state_and_can_be_resumed() {
+    let path = "/workers/00000000-0000-0000-0000-000000000007";
+    let id = "00000000-0000-0000-0000-000000000007";
+    let page = get(&Fake::new(|_| {}), path).await;
+    page.says(&["Drain worker", "Reason for the drain", "gantry workers drain", "/drain\""]);
+    page.says_not(&["draining", "Resume worker"]);
+    let draining = |drained: bool| {
+        Fake::new(move |world| {
+            let worker = &mut world.overseen.workers[0];
+            worker.leased = if drained { 0 } else { 22 };
+            worker.drain = Some(Drain {
+                by: "ada".into(),
+                since: At(1_795_248_962_000),
+                reason: "a new <kernel>".into(),
+                drained,
+            });
+        })
+    };
+    let page = get(&draining(false), path).await;
+    page.says(&[
+        "draining, 22 runs",
+        "Draining, set by ada: a new &lt;kernel&gt;. It finishes 22 runs and takes no further ones.",
+        "Resume worker",
+        &format!("gantry workers resume {id} --reason WHY"),
+    ]);
+    get(&draining(false), "/workers").await.says(&["draining, 22 runs"]);
+    let page = get(&draining(true), path).await;
+    page.says(&["drained", "It has no runs left, so you can stop it."]);
+    get(&draining(true), "/workers").await.says(&["drained"]);
+    // A worker that has ended has no form.
+    let ended = get(&Fake::new(|_| {}), "/workers/00000000-0000-0000-0000-000000000009").await;
+    ended.says(&["The worker has ended."]);
+    ended.says_not(&["Drain worker"]);
+
+    let fake = Fake::new(|_| {});
+    let form = format!("worker={id}&drain=true&reason=a+new+kernel");
+    assert_eq!(post(&fake, "/call/drain-worker", &form).await.status, 302);
+    assert_eq!(recorded(&fake), [format!("drain {id} true a new kernel")]);
 }
 
 #[tokio::test]
@@ -427,7 +492,7 @@ async fn audit_filters_by_address_and_expands_entries() {
     ]);
     page.says_not(&["The chain is valid", "any</option>"]);
     assert!(
-        recorded(&fake).iter().any(|said| said.contains("\"since\":1795248902000")),
+        recorded(&fake).iter().any(|said| said.contains("\"since\":\"2026-11-21T08:15:02.000Z\"")),
         "{:?}",
         recorded(&fake)
     );

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use api::blueprints::{EffectiveValue, RoleValueChange};
 use api::catalog::{
     ContentChange, FileChange, FileLine, FileText, LineMark, PinChange, PinnedRole, PinnedVersion,
 };
@@ -245,4 +246,29 @@ async fn version_change_shows_old_version_and_scripts() {
         let (_, mark) = before.rsplit_once("data-mark=\"").expect("a row");
         assert!(mark.starts_with("changed"), "it is no new one: {mark}");
     }
+}
+
+#[tokio::test]
+async fn role_value_shows_its_effect_on_noderoles() {
+    let fake = Fake::new(|world| {
+        world.review.role_values = vec![RoleValueChange {
+            deployment: deployment_id(1),
+            role: role("app"),
+            path: "/app/network".into(),
+            before: Some(EffectiveValue {
+                value: "\"10.0.0.0/24\"".into(),
+                source: "role template".into(),
+            }),
+            after: None,
+            noderoles: 12,
+            overridden: 2,
+        }];
+    });
+    get(&fake, "/reviews/128").await.says(&[
+        "effective value",
+        "(role template)",
+        "no value",
+        "2 of 12 noderoles override it.",
+    ]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["effective value"]);
 }

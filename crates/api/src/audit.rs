@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::At;
 use crate::call::Call;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of links of the chain that one request verifies.
 pub const MAX_VERIFIED_LINKS: usize = 10_000;
@@ -48,16 +48,19 @@ pub struct AuditQuery {
     pub action: String,
     /// Subject as the entry names it: a number or an id.
     pub subject: String,
-    /// Earliest time, inclusive, in milliseconds since 1970-01-01 UTC.
+    /// Earliest time, inclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<At>,
-    /// Latest time, exclusive, in milliseconds since 1970-01-01 UTC.
+    /// Latest time, exclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<At>,
     /// Origin of the entries. Default: `application`.
     pub source: AuditSource,
     /// Sort order. Default: newest first.
     pub sort: Order<AuditSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -143,5 +146,5 @@ pub fn verify_call() -> Call {
 
 /// Exports the sealed entries of the audit log.
 pub fn export_call() -> Call {
-    Call::get("/audit/export").words(["audit", "export"]).option("output", "gantry-audit.jsonl")
+    Call::get("/audit/export").words(["audit", "export"]).option("file", "gantry-audit.jsonl")
 }

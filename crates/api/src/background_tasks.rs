@@ -5,8 +5,9 @@ use uuid::Uuid;
 
 use crate::At;
 use crate::call::Call;
+use crate::listing::Limit;
 
-/// Maximum number of tasks in the list.
+/// Maximum number of tasks in the list, without a limit in the query.
 pub const MAX_TASKS: usize = 500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,11 +72,22 @@ pub struct BackgroundTaskView {
     pub next: Option<At>,
 }
 
+/// The size of the list.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct BackgroundTasksQuery {
+    /// Maximum number of tasks, from 1 to 200 (default 500).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+}
+
 /// The background tasks of all servers and workers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackgroundTasks {
-    /// The tasks: first those whose last run failed, then by name. At most 500.
+    /// The tasks: first those whose last run failed, then by name. At most 500 without a
+    /// `limit`.
     pub background_tasks: Vec<BackgroundTaskView>,
     /// Whether more tasks exist.
     pub more: bool,

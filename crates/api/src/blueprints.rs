@@ -1,15 +1,17 @@
-//! Blueprints: their history, and the comparison of any two.
+//! Blueprints: their history, their progress, and the comparison of any two.
 
 use engine::Hash;
 use engine::blueprint::difference::Sides;
 use engine::blueprint::text::{HashDescriptions, Names, PinDescription};
 use engine::blueprint::{Anchor, Difference, Impact};
-use engine::ids::{BlueprintNumber, DeploymentName, ReviewId};
+use engine::counting::{either, many};
+use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, ReviewId, RoleName};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
 use crate::catalog::{ContentChange, HiddenCharacters, PinChange, PinnedVersion};
-use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Sort, sort};
+use crate::runs::StateCounts;
 
 sort! {
     BlueprintSort, Order::descending(Self::Number), {
@@ -27,6 +29,9 @@ pub struct BlueprintsQuery {
     pub deployment: String,
     /// Sort order. Default: newest first.
     pub sort: Order<BlueprintSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -58,6 +63,46 @@ pub struct BlueprintSummary {
     pub authors: Vec<String>,
     /// People who approved it.
     pub approved_by: Vec<String>,
+}
+
+/// Progress of the actual state toward the desired state of a blueprint or deployment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum Progress {
+    /// All steps of the blueprint are applied, except those that a later blueprint changed. For a
+    /// deployment, all its steps are applied.
+    Converged,
+    /// Steps run, or will run without human action, even for other blueprints. A missing worker or
+    /// node can come back.
+    InProgress,
+    /// The rest needs human action: a failed step blocks others, a deployment is on hold, or
+    /// execution is off.
+    Stuck,
+}
+
+/// A blueprint with its progress.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BlueprintView {
+    /// The blueprint.
+    pub blueprint: BlueprintSummary,
+    /// Progress.
+    pub progress: Progress,
+    /// Steps that this blueprint changed and no later one did, by state.
+    pub steps: StateCounts,
+    /// Number of these steps that are applied.
+    pub applied: i64,
+}
+
+/// How long to wait for a blueprint.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct BlueprintQuery {
+    /// Maximum time to wait until the blueprint is converged or stuck, in seconds, up to 30.
+    #[cfg_attr(feature = "schema", schemars(range(max = 30)))]
+    pub wait: u8,
 }
 
 /// Kind of a blueprint.
@@ -119,6 +164,13 @@ pub struct Comparison {
     /// Changed pins of barclamp versions, with the versions that apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
+    /// For a review: effective values of the noderoles of deployment roles whose data changes, at most
+    /// 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub role_values: Vec<RoleValueChange>,
+    /// Number of further changed values of deployment roles.
+    #[serde(default)]
+    pub more_role_values: usize,
     /// Scripts with hidden characters that only the right side uses.
     #[serde(default, skip_serializing_if = "HiddenCharacters::is_empty")]
     pub hidden_characters: HiddenCharacters,
@@ -216,6 +268,74 @@ pub(crate) fn retain_shown(
     contents.retain(|content| pairs.contains(&(content.old, content.new)));
 }
 
+/// An effective value, and the layer that sets it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct EffectiveValue {
+    /// The value as JSON, with secrets as name and version, at most 500 characters.
+    pub value: String,
+    /// The layer that sets it.
+    pub source: String,
+}
+
+/// The effective value of the noderoles of a deployment role, at a path that a review changes.
+/// Values that other noderoles return at run time are not included.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RoleValueChange {
+    /// Id of the deployment.
+    pub deployment: DeploymentId,
+    /// The role.
+    pub role: RoleName,
+    /// Path of the value, as a JSON pointer.
+    pub path: String,
+    /// The value before the change, for noderoles that do not override it. Null if there was none.
+    pub before: Option<EffectiveValue>,
+    /// The value after the change, for noderoles that do not override it. Null if it does not exist.
+    pub after: Option<EffectiveValue>,
+    /// Number of noderoles of the role, after the change.
+    pub noderoles: usize,
+    /// Number of these noderoles whose own data overrides the value. The change has no effect on
+    /// them.
+    pub overridden: usize,
+}
+
+impl RoleValueChange {
+    /// The values before and after the change with their layers, as text.
+    pub fn sides(&self) -> [String; 2] {
+        [&self.before, &self.after].map(|side| match side {
+            Some(EffectiveValue { value, source }) => format!("{value} ({source})"),
+            None => "no value".to_owned(),
+        })
+    }
+
+    /// On how many noderoles the change has no effect.
+    pub fn reach(&self) -> String {
+        let all = many(self.noderoles, "noderole");
+        match self.overridden {
+            _ if self.noderoles == 0 => "The role has no noderoles.".to_owned(),
+            0 => format!("Applies to {all}."),
+            some if some == self.noderoles => {
+                format!("No effect: {all} {} it.", either(some, "overrides", "override"))
+            }
+            some => format!("{some} of {all} {} it.", either(some, "overrides", "override")),
+        }
+    }
+}
+
+impl std::fmt::Display for RoleValueChange {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let [before, after] = self.sides();
+        write!(f, "{}: {before} -> {after}. {}", self.path, self.reach())
+    }
+}
+
+/// Keeps only the values of the shown deployments.
+pub(crate) fn retain_role_values(difference: &Difference, values: &mut Vec<RoleValueChange>) {
+    let is_shown = |id| difference.deployments.iter().any(|deployment| deployment.id == id);
+    values.retain(|value| is_shown(value.deployment));
+}
+
 impl Comparison {
     /// Keeps the first `most` documents and counts the others.
     #[must_use]
@@ -238,6 +358,7 @@ impl Comparison {
         self.more += more;
         self.names = self.names.only(&[&self.difference]);
         retain_shown(&self.difference, &mut self.pins, &mut self.contents);
+        retain_role_values(&self.difference, &mut self.role_values);
         self
     }
 
@@ -250,8 +371,29 @@ impl Comparison {
             n => format!("{n} more documents differ.\n"),
         };
         let difference = self.difference.text(&self.names, &self.behind());
+        let values = self.role_values_text();
         let deceiving = self.hidden_characters.text();
-        format!("from {}\nto   {}\n{only}{note}\n{difference}{more}{deceiving}", self.from, self.to)
+        format!(
+            "from {}\nto   {}\n{only}{note}\n{difference}{more}{values}{deceiving}",
+            self.from, self.to
+        )
+    }
+
+    fn role_values_text(&self) -> String {
+        if self.role_values.is_empty() {
+            return String::new();
+        }
+        let mut text = "\nEffective values of changed deployment roles:\n".to_owned();
+        for value in &self.role_values {
+            let deployment = self.names.deployments.get(&value.deployment);
+            let deployment =
+                deployment.map_or_else(|| value.deployment.to_string(), ToString::to_string);
+            text += &format!("  {deployment}: {} {value}\n", value.role);
+        }
+        if self.more_role_values > 0 {
+            text += &format!("  and {}\n", many(self.more_role_values, "more value"));
+        }
+        text
     }
 
     /// The known content of each hash.

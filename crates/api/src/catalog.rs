@@ -11,7 +11,7 @@ use engine::ids::{AttribName, BarclampName, DeploymentId, DeploymentName, JigNam
 use serde::{Deserialize, Serialize};
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of roles in a graph of the catalog.
 pub const MAX_GRAPH_ROLES: usize = 300;
@@ -45,6 +45,9 @@ pub struct RolesQuery {
     pub barclamp: String,
     /// Sort order. Default: by name.
     pub sort: Order<RoleSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
@@ -222,6 +225,9 @@ pub struct ImportsQuery {
     pub barclamp: String,
     /// Sort order. Default: newest first.
     pub sort: Order<ImportSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -344,6 +350,9 @@ pub struct BarclampsQuery {
     pub filter: String,
     /// Sort order. Default: by name.
     pub sort: Order<BarclampSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,

@@ -2,16 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::catalog::Check;
 use engine::cluster::NoderoleKey;
 use engine::ids::{
-    BarclampName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, ProposalId,
-    ReviewId, RoleName,
+    ActionName, BarclampName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId,
+    ProposalId, ReviewId, RoleName,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::runs::{RunSummary, StateCounts, StepState};
 use crate::values::Provenance;
 
@@ -35,6 +36,45 @@ pub struct DeploymentSummary {
     pub review: Option<ReviewId>,
     /// The blueprint that last changed it.
     pub blueprint: BlueprintNumber,
+}
+
+/// A deployment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeploymentDetails {
+    /// The deployment as in the list.
+    #[serde(flatten)]
+    pub summary: DeploymentSummary,
+    /// Name of the parent. Null for *system*.
+    pub parent: Option<DeploymentName>,
+    /// Reason of the hold. Null if it is not on hold.
+    pub on_hold: Option<String>,
+    /// Priority, added to the priority of its steps.
+    pub priority: i32,
+}
+
+/// A deployment to create.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct DeploymentRequest {
+    /// Name, unique in the cluster.
+    pub name: DeploymentName,
+    /// Name of the parent. Default: *system*.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<DeploymentName>,
+}
+
+/// A proposal that creates or removes a deployment once it is committed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProposedDeployment {
+    /// Id of the deployment.
+    pub id: DeploymentId,
+    /// Number of the proposal.
+    pub proposal: ProposalId,
+    /// Version of the proposal with this edit.
+    pub version: i32,
 }
 
 /// A page of the list of deployments.
@@ -108,6 +148,9 @@ pub struct DeploymentsQuery {
     pub state: Option<DeploymentState>,
     /// Sort order. Default: by position in the tree.
     pub sort: Order<DeploymentSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
@@ -226,6 +269,49 @@ pub struct NoderoleView {
     /// value.
     #[serde(default)]
     pub limits: Vec<(String, String)>,
+    /// The check of its role with the last result, or null if the role has none.
+    #[serde(default)]
+    pub check: Option<NoderoleCheck>,
+}
+
+/// The last result of a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum CheckState {
+    /// It has not run since the desired state of the step last changed.
+    Unknown,
+    /// It passed.
+    Passing,
+    /// It failed.
+    Failing,
+}
+
+/// The check of a noderole and its last result.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NoderoleCheck {
+    /// Name of the script.
+    pub script: String,
+    /// Interval, timeout, failures before it has an effect, and the effect.
+    pub policy: Check,
+    /// The last result.
+    pub state: CheckState,
+    /// Whether the last result is a success that still counts. It counts until the check fails, the
+    /// step runs again, or no worker has run the check for two intervals.
+    pub passes: bool,
+    /// Number of consecutive failures.
+    pub failures: u32,
+    /// Whether a failed check made the step run again, and the check has not passed since.
+    pub reran: bool,
+    /// The end of the output, with secrets masked.
+    pub detail: String,
+    /// Duration of the last check, in milliseconds.
+    pub took_ms: u32,
+    /// Time of the last result.
+    pub checked: Option<At>,
+    /// Time when the state last changed.
+    pub changed: Option<At>,
 }
 
 /// A noderole in the open proposal of its deployment.
@@ -241,6 +327,9 @@ pub struct NoderoleDraft {
     pub would_join: bool,
     /// User data of the noderole, with the proposal's edits.
     pub data: Value,
+    /// Name of the person whose edit in the proposal sets the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_by: Option<String>,
     /// Values that apply without user data, with secrets masked.
     #[serde(default)]
     pub defaults: Value,
@@ -286,8 +375,83 @@ pub struct NoderoleRef {
     pub state: StepState,
 }
 
+sort! {
+    StepSort, Order::ascending(Self::Id), {
+        /// Id of the step, which has no meaning.
+        Id "id" [Text],
+    }
+}
+
+/// Filters of the list of steps. An empty filter matches all steps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct StepsQuery {
+    /// Name of the deployment in which the noderole is bound.
+    pub deployment: String,
+    /// Name or id of the node.
+    pub node: String,
+    /// Name of the role.
+    pub role: String,
+    /// State of the step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<StepState>,
+    /// Only steps whose input has changed since their last run.
+    pub stale: bool,
+    /// Only steps that no blueprint after this one changed or re-ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blueprint: Option<BlueprintNumber>,
+    /// Sort order. Default: by id.
+    pub sort: Order<StepSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Cursor: the `next` value of the previous page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<Cursor>,
+}
+
+/// A page of the list of steps.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StepPage {
+    /// The steps.
+    pub steps: Vec<StepSummary>,
+    /// Cursor of the next page (`after`), or null on the last page.
+    pub next: Option<Cursor>,
+}
+
+/// A step in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct StepSummary {
+    /// Id of the noderole.
+    pub id: NoderoleId,
+    /// The role, with the instance unless it is the first.
+    pub noderole: NoderoleKey,
+    /// The action of the step: `run`, or `remove` for a noderole that is removed.
+    pub action: ActionName,
+    /// Id of the node.
+    pub node: NodeId,
+    /// Name of the node. For the phantom node of the deployment `web`, `phantom:web`.
+    pub fqdn: String,
+    /// The deployment in which the noderole is bound.
+    pub deployment: DeploymentName,
+    /// State of the step.
+    pub state: StepState,
+    /// Time of the last change of the state.
+    pub since: At,
+    /// Whether its input has changed since its last run.
+    pub stale: bool,
+    /// Generation: the blueprint that last changed or re-ran it.
+    pub generation: BlueprintNumber,
+    /// Error message, if the step is in ERROR.
+    pub error: Option<String>,
+}
+
 paged! {
     DeploymentPage: deployments of DeploymentSummary,
+    StepPage: steps of StepSummary,
 }
 
 /// The JSON of an editable noderole: `{"draft": {...}}`, or `{"reason": "..."}`.

@@ -6,6 +6,7 @@
 //! With the feature `schema`, doc comments become descriptions in the OpenAPI document.
 
 mod allowed;
+mod at;
 pub mod audit;
 pub mod background_tasks;
 pub mod blueprints;
@@ -22,8 +23,10 @@ pub mod overview;
 pub mod pending;
 pub mod people;
 pub mod problem;
+pub mod problem_codes;
 pub mod proposals;
 pub mod reviews;
+pub mod rollout;
 pub mod runs;
 pub mod search;
 pub mod second_factor;
@@ -31,14 +34,5 @@ pub mod values;
 pub mod views;
 pub mod workers;
 
+pub use at::{At, InvalidTime};
 pub use problem::Problem;
-
-use serde::{Deserialize, Serialize};
-
-/// A time in milliseconds since 1970-01-01T00:00:00Z.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(transparent)]
-pub struct At(pub i64);

@@ -140,7 +140,17 @@ impl<S: Sort> schemars::JsonSchema for Order<S> {
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         // An HTML form sends an empty value for an unchanged choice, which means the default.
         let words: Vec<String> = Self::words().chain([String::new()]).collect();
-        schemars::json_schema!({ "type": "string", "enum": words, "default": S::USUAL.to_string() })
+        // Names for generated clients, which can't derive them from `-name` and an empty value.
+        let name = |word: &String| match word.strip_prefix('-') {
+            Some(word) => format!("{word}_descending"),
+            None if word.is_empty() => "default".to_owned(),
+            None => word.clone(),
+        };
+        let names: Vec<String> = words.iter().map(name).collect();
+        schemars::json_schema!({
+            "type": "string", "enum": words, "default": S::USUAL.to_string(),
+            "x-enum-varnames": names,
+        })
     }
 }
 
@@ -301,8 +311,82 @@ macro_rules! sort {
 
 pub(crate) use {paged, sort};
 
-/// Maximum number of rows on a page of a list.
+/// Default number of rows on a page of a list.
 pub const PAGE_SIZE: usize = 50;
+/// Maximum number of rows that a client can request with `limit`.
+pub const MAX_LIMIT: usize = 200;
+
+/// Maximum number of rows on a page: 1 to [`MAX_LIMIT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Limit(u16);
+
+/// A number of rows out of range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the limit must be a whole number from 1 to {MAX_LIMIT}, not {0}")]
+pub struct InvalidLimit(String);
+
+impl Limit {
+    /// Number of rows on a page: the limit, or the list's default.
+    pub fn rows(limit: Option<Self>, default: usize) -> usize {
+        limit.map_or(default, |limit| limit.0.into())
+    }
+}
+
+impl FromStr for Limit {
+    type Err = InvalidLimit;
+
+    fn from_str(text: &str) -> Result<Self, InvalidLimit> {
+        let is_valid = |number: &u16| (1..=MAX_LIMIT).contains(&usize::from(*number));
+        let number = text.parse().ok().filter(is_valid);
+        number.map(Self).ok_or_else(|| InvalidLimit(text.chars().take(20).collect()))
+    }
+}
+
+impl Serialize for Limit {
+    fn serialize<Z: Serializer>(&self, serializer: Z) -> Result<Z::Ok, Z::Error> {
+        serializer.serialize_u16(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Limit {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Rows;
+        impl Visitor<'_> for Rows {
+            type Value = Limit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a whole number from 1 to {MAX_LIMIT}")
+            }
+
+            // In a query, every value is a text.
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Limit, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, rows: u64) -> Result<Limit, E> {
+                self.visit_str(&rows.to_string())
+            }
+        }
+        deserializer.deserialize_any(Rows)
+    }
+}
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for Limit {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Limit".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "integer", "minimum": 1, "maximum": MAX_LIMIT,
+        })
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -323,6 +407,19 @@ mod tests {
         for outcome in crate::values::ResultOutcome::EVERY {
             assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.as_str());
         }
+    }
+
+    #[test]
+    fn limit_is_a_number_from_1_to_200() {
+        for (text, rows) in [("1", 1), ("200", 200)] {
+            assert_eq!(Limit::rows(text.parse().ok(), PAGE_SIZE), rows);
+            assert_eq!(Limit::rows(serde_json::from_str(text).ok(), PAGE_SIZE), rows);
+        }
+        for text in ["0", "201", "-1", "1.5", "ten", "", "99999999999999999999"] {
+            let error = text.parse::<Limit>().unwrap_err().to_string();
+            assert!(error.contains("from 1 to 200"), "{error}");
+        }
+        assert_eq!(Limit::rows(None, PAGE_SIZE), PAGE_SIZE);
     }
 
     fn every_order<S: Sort>() -> Vec<Order<S>> {

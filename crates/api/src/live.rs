@@ -132,6 +132,13 @@ pub enum Live {
         /// The person who put it on hold, or null if the hold ended.
         by: Option<String>,
     },
+    /// The drain of a worker began or ended.
+    Worker {
+        /// Id of the worker.
+        worker: uuid::Uuid,
+        /// Whether it is draining now.
+        draining: bool,
+    },
     /// The priority of a deployment's steps changed.
     Priority {
         /// Id of the deployment.

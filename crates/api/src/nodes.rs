@@ -8,7 +8,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::runs::{RunSummary, StateCounts, StepState};
 
 /// A node with its state, connection, noderoles and reports.
@@ -178,6 +178,9 @@ pub struct HealthChecksQuery {
     pub text: String,
     /// Sort order. Default: newest first.
     pub sort: Order<HealthCheckSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -214,6 +217,9 @@ pub struct NodeNoderolesQuery {
     pub role: String,
     /// Sort order. Default: execution order.
     pub sort: Order<NodeNoderoleSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
@@ -446,6 +452,9 @@ pub struct NodesQuery {
     pub deployment: String,
     /// Sort order. Default: by name.
     pub sort: Order<NodeSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,

@@ -1,18 +1,21 @@
-//! The overview page, the approval policy, and the progress of blueprints and deployments.
+//! The overview page, the approval policy, and the progress of deployments.
 
 use engine::gate::Policy;
 use engine::ids::{BlueprintNumber, DeploymentName, PolicyNumber, ReviewId};
 use serde::{Deserialize, Serialize};
 
 use crate::At;
-use crate::blueprints::BlueprintSummary;
+use crate::blueprints::{BlueprintSummary, Progress};
 use crate::call::Call;
 use crate::pending::PendingGroup;
 use crate::reviews::ReviewCount;
+use crate::rollout::Rollout;
 use crate::runs::StateCounts;
 
 /// Maximum number of commits in an overview.
 pub const MAX_COMMITS: usize = 5;
+/// Maximum number of rollouts in an overview.
+pub const MAX_ROLLOUTS: usize = 3;
 
 /// Summary of the whole installation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,6 +37,9 @@ pub struct Overview {
     pub reviews: ReviewCount,
     /// Number of open reviews. The count stops at 1,000.
     pub open_reviews: i64,
+    /// The newest blueprints whose rollout is not complete, newest first, at most three.
+    #[serde(default)]
+    pub rollouts: Vec<Rollout>,
     /// Latest commits, newest first.
     pub commits: Vec<BlueprintSummary>,
     /// Queued and running runs.
@@ -68,9 +74,9 @@ pub struct FirstSteps {
     pub edited: bool,
     /// They submitted a proposal.
     pub submitted: bool,
-    /// Another person gave a verdict on it.
+    /// Another person gave a verdict on it, or they gave one on another person's review.
     pub judged: bool,
-    /// It was committed.
+    /// It was committed, or they committed another person's review.
     pub committed: bool,
     /// A run of it ended.
     pub ran: bool,
@@ -131,7 +137,7 @@ pub struct QueueTally {
 pub struct WorkerTally {
     /// Workers that are alive.
     pub alive: i64,
-    /// Total number of runs that they execute at once.
+    /// Total number of runs that they execute at once. Draining workers take none.
     pub capacity: i64,
 }
 
@@ -151,36 +157,6 @@ pub struct PolicyView {
     pub blueprint: BlueprintNumber,
 }
 
-/// Progress of the actual state toward the desired state of a blueprint or deployment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Progress {
-    /// All steps of the blueprint are applied, except those that a later blueprint changed. For a
-    /// deployment, all its steps are applied.
-    Converged,
-    /// Steps run, or will run without human action, even for other blueprints. A missing worker or
-    /// node can come back.
-    InProgress,
-    /// The rest needs human action: a failed step blocks others, a deployment is on hold, or
-    /// execution is off.
-    Stuck,
-}
-
-/// A blueprint with its progress.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct BlueprintView {
-    /// The blueprint.
-    pub blueprint: BlueprintSummary,
-    /// Progress.
-    pub progress: Progress,
-    /// Steps that this blueprint changed and no later one did, by state.
-    pub steps: StateCounts,
-    /// Number of these steps that are applied.
-    pub applied: i64,
-}
-
 /// Progress of a deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -191,16 +167,6 @@ pub struct DeploymentProgress {
     pub progress: Progress,
     /// Steps of the deployment, by state.
     pub steps: StateCounts,
-}
-
-/// How long to wait for a blueprint.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct BlueprintQuery {
-    /// Maximum time to wait until the blueprint is converged or stuck, in seconds, up to 30.
-    #[cfg_attr(feature = "schema", schemars(range(max = 30)))]
-    pub wait: u8,
 }
 
 pub fn show_call() -> Call {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::At;
 use crate::deployments::NoderoleRef;
-use crate::listing::{Cursor, KeyKind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Sort, sort};
 use crate::runs::StepState;
 
 /// Number of steps per reason if the query selects no reason.
@@ -38,6 +38,9 @@ pub struct PendingQuery {
     pub reason: String,
     /// Sort order within each reason. Default: longest pending first.
     pub sort: Order<PendingSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page. Only valid with a reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,

@@ -12,7 +12,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 
 /// A password. It is never written to logs.
 #[derive(Clone, Default, PartialEq, Eq, Serialize)]
@@ -124,7 +124,8 @@ pub struct AccessChangeView {
     pub confirmed_at: Option<At>,
 }
 
-/// A limit on a person's approvals: they do not count yet on the changes of one admin.
+/// A limit because of new access from an admin: neither person's approvals count yet on the changes
+/// of the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccessLimitView {
@@ -143,7 +144,7 @@ pub struct PersonDetails {
     pub person: PersonView,
     /// The latest 20 changes of their access, newest first.
     pub access_changes: Vec<AccessChangeView>,
-    /// Admins on whose changes their approvals do not count yet.
+    /// Admins with whom the person has such a limit.
     pub approvals_limited: Vec<AccessLimitView>,
     /// Passkeys that are not revoked, oldest first.
     #[serde(default)]
@@ -179,6 +180,10 @@ pub struct PasskeyView {
     /// the database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confirmed_by: Option<String>,
+    /// Time when the passkey that confirmed it was revoked. This one still counts. Revoke it if
+    /// another person may have used the other one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confirmer_revoked: Option<At>,
     /// Time of registration.
     pub created: At,
     /// Time of the last use.
@@ -243,6 +248,9 @@ pub struct PeopleQuery {
     /// Sort order. Default: by name.
     #[serde(default)]
     pub sort: Order<PersonSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(default)]
     pub after: Option<Cursor>,
@@ -344,6 +352,9 @@ sort! {
 pub struct SessionsQuery {
     /// Sort order. Default: newest first.
     pub sort: Order<SessionSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -507,6 +518,9 @@ pub struct TokensQuery {
     pub valid: Option<bool>,
     /// Sort order. Default: valid tokens first.
     pub sort: Order<TokenSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,

@@ -6,16 +6,20 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::limits;
+#[cfg(feature = "schema")]
+use crate::problem_codes::CODES;
+use crate::problem_codes::TYPE_PREFIX;
 
 /// Problem details of an error (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[error("{title}: {detail}")]
 pub struct Problem {
-    /// `about:blank`, or the URL of a page about this kind of problem.
+    /// `urn:gantry:problem:` and the code.
     #[serde(rename = "type", default = "blank")]
     pub kind: String,
-    /// Stable code for API clients.
+    /// Stable code for API clients. Later versions can add codes.
+    #[cfg_attr(feature = "schema", schemars(schema_with = "code_schema"))]
     pub code: String,
     /// Short summary. It is the same for all problems with this code.
     pub title: String,
@@ -93,7 +97,38 @@ fn blank() -> String {
     "about:blank".into()
 }
 
+/// Clients must accept codes that they don't know, so the list is one of two alternatives.
+#[cfg(feature = "schema")]
+fn code_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let known = generator.subschema_for::<ProblemCode>();
+    schemars::json_schema!({ "anyOf": [known, { "type": "string" }] })
+}
+
+/// The known codes, as a named schema.
+#[cfg(feature = "schema")]
+struct ProblemCode;
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for ProblemCode {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "ProblemCode".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let codes: Vec<&str> = CODES.iter().map(|(code, _)| *code).collect();
+        let line = |(code, about): &(&str, &str)| format!("* `{code}`: {about}");
+        let about: Vec<String> = CODES.iter().map(line).collect();
+        let about = format!("A known code of a problem.\n\n{}", about.join("\n"));
+        schemars::json_schema!({ "type": "string", "enum": codes, "description": about })
+    }
+}
+
 impl Problem {
+    /// The same problem, with the `type` of its code.
+    pub fn typed(&self) -> Self {
+        Self { kind: format!("{TYPE_PREFIX}{}", self.code), ..self.clone() }
+    }
+
     pub fn new(status: u16, code: &str, title: &str, detail: impl Into<String>) -> Self {
         Self {
             kind: blank(),

@@ -4,10 +4,10 @@ use crate::blueprints::Part;
 use engine::blueprint::EffectDifference;
 use engine::ids::{BlueprintNumber, DeploymentName, NodeId, ProposalId, ReviewId};
 use engine::plan::Refusal;
-use engine::plan::clash::ClashSubject;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::listing::{KeyKind, Order, Sort, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::{At, problem};
 
 sort! {
@@ -15,6 +15,39 @@ sort! {
         Created "created" [Number],
         Deployment "deployment" [Text, Number],
     }
+}
+
+/// Filters of the list of open proposals.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct ProposalsQuery {
+    /// Only proposals that you opened or edited.
+    pub mine: bool,
+    /// Only proposals with edits that are not submitted.
+    pub drafts: bool,
+    /// Name of the deployment. Includes proposals on nodes that were in it. Empty matches all.
+    pub deployment: String,
+    /// Part of the name of the deployment or node, case-insensitive. Empty matches all.
+    pub text: String,
+    /// Sort order. Default: newest first.
+    pub sort: Order<ProposalSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
+    /// Cursor: the `next` value of the previous page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<Cursor>,
+}
+
+/// A page of the list of open proposals.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ProposalPage {
+    /// The proposals, newest first by default.
+    pub proposals: Vec<ProposalSummary>,
+    /// Cursor of the next page (`before`), or null on the last page.
+    pub next: Option<Cursor>,
 }
 
 /// An open proposal in a list.
@@ -70,7 +103,9 @@ pub struct ClashView {
     /// Author of the later edit.
     pub later_by: String,
     /// Subject of both edits.
-    pub over: ClashSubject,
+    // As JSON, because pages show only `about`, and reading the type would add 30 kB to their code.
+    #[cfg_attr(feature = "schema", schemars(with = "engine::plan::clash::ClashSubject"))]
+    pub over: Value,
     /// The subject as text, for example `/port of app`.
     pub about: String,
 }
@@ -98,9 +133,9 @@ pub struct ProposalView {
     pub of_others: bool,
     /// Its edits, oldest first, including undone ones.
     pub edits: Vec<EditView>,
-    /// The edit that undo would revert, as text.
+    /// The edits that undo would revert, as text. They were made by one request.
     pub undo: Option<String>,
-    /// The edit that redo would restore, as text.
+    /// The edits that redo would restore, as text.
     pub redo: Option<String>,
     /// Number of noderoles that it adds.
     pub added: usize,
@@ -205,4 +240,8 @@ impl Replanned {
             *side = part.difference;
         }
     }
+}
+
+paged! {
+    ProposalPage: proposals of ProposalSummary,
 }

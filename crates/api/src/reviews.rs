@@ -1,22 +1,25 @@
-//! Lists of reviews and proposals: filters and pages.
+//! Lists of reviews: filters and pages.
 //!
 //! The query of a list's URL contains all its filters, so a link always leads to the same list.
 
-use crate::blueprints::{Part, behind, retain_shown};
+use crate::blueprints::{Part, RoleValueChange, behind, retain_role_values, retain_shown};
 
+use engine::Hash;
 use engine::blueprint::text::Names;
 use engine::blueprint::{Anchor, Difference, Impact, text};
+use engine::cluster::NoderoleKey;
 use engine::gate::{GateResult, Risk, VerdictKind};
 use engine::ids::{
-    BlueprintNumber, CommentId, DeploymentId, DeploymentName, NoderoleId, ProposalId, ReviewId,
+    ActionName, BlueprintNumber, CommentId, DeploymentId, DeploymentName, NodeId, NoderoleId,
+    ProposalId, ReviewId, RoleName,
 };
 use engine::lint::Finding;
 use serde::{Deserialize, Serialize};
 
 use crate::At;
 use crate::catalog::{ContentChange, HiddenCharacters, PinChange};
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
-use crate::proposals::{ClashView, NotRestored, ProposalSort, ProposalSummary, Replanned};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
+use crate::proposals::{ClashView, NotRestored, Replanned};
 
 /// Maximum length of a text filter, in characters.
 pub const MAX_TEXT_CHARS: usize = 200;
@@ -95,6 +98,9 @@ pub struct ReviewsQuery {
     pub text: String,
     /// Sort order. Default: newest first.
     pub sort: Order<ReviewSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
@@ -108,36 +114,6 @@ pub struct ReviewPage {
     pub reviews: Vec<ReviewSummary>,
     /// Cursor of the next page (`before`), or null on the last page. A request searches a limited
     /// number of reviews. So a page can be short or empty although a next page exists.
-    pub next: Option<Cursor>,
-}
-
-/// Filters of the list of open proposals.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct ProposalsQuery {
-    /// Only proposals that you opened or edited.
-    pub mine: bool,
-    /// Only proposals with edits that are not submitted.
-    pub drafts: bool,
-    /// Name of the deployment. Includes proposals on nodes that were in it. Empty matches all.
-    pub deployment: String,
-    /// Part of the name of the deployment or node, case-insensitive. Empty matches all.
-    pub text: String,
-    /// Sort order. Default: newest first.
-    pub sort: Order<ProposalSort>,
-    /// Cursor: the `next` value of the previous page.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub before: Option<Cursor>,
-}
-
-/// A page of the list of open proposals.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ProposalPage {
-    /// The proposals, newest first by default.
-    pub proposals: Vec<ProposalSummary>,
-    /// Cursor of the next page (`before`), or null on the last page.
     pub next: Option<Cursor>,
 }
 
@@ -281,6 +257,12 @@ pub struct ReviewView {
     /// Pins of barclamp versions that it adds or removes, with the versions that applied before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pins: Vec<PinChange>,
+    /// Effective values of the noderoles of deployment roles whose data changes, at most 200.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub role_values: Vec<RoleValueChange>,
+    /// Number of further changed values of deployment roles.
+    #[serde(default)]
+    pub more_role_values: usize,
     /// Scripts with hidden characters that the change starts to use.
     #[serde(default, skip_serializing_if = "HiddenCharacters::is_empty")]
     pub hidden_characters: HiddenCharacters,
@@ -375,6 +357,7 @@ impl ReviewView {
         let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&shown);
         (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
         retain_shown(&self.difference, &mut self.pins, &mut self.contents);
+        retain_role_values(&self.difference, &mut self.role_values);
         self
     }
 }
@@ -539,10 +522,6 @@ paged! {
     ReviewPage: reviews of ReviewSummary,
 }
 
-paged! {
-    ProposalPage: proposals of ProposalSummary,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -621,6 +600,8 @@ mod page_tests {
             next: None,
             contents: Vec::new(),
             pins: Vec::new(),
+            role_values: Vec::new(),
+            more_role_values: 0,
             hidden_characters: HiddenCharacters::default(),
             names: Names {
                 deployments: (1..=7).map(|n| (id(n), name(n))).collect(),
@@ -851,4 +832,67 @@ mod page_tests {
             (6, 6, 4)
         );
     }
+}
+
+/// Maximum number of scripts of a noderole in a review.
+pub const MAX_REVIEWED_SCRIPTS: usize = 20;
+/// Maximum size of a script whose text is part of a review. Longer scripts are linked.
+pub const SCRIPT_TEXT_BYTES: usize = 64 * 1024;
+
+/// Selects a noderole of a review.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ReviewedNoderoleQuery {
+    /// Id of the node.
+    pub node: NodeId,
+    /// Role of the noderole. Use `app/1` for a second instance on the node.
+    pub noderole: NoderoleKey,
+}
+
+/// The values and scripts that a noderole of a review runs with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReviewedNoderole {
+    /// The role.
+    pub role: RoleName,
+    /// Effective values before and after the change, changed ones first, at most 200. Values that
+    /// other noderoles return at run time are not included.
+    pub values: Vec<ReviewedValue>,
+    /// Number of values.
+    pub all: usize,
+    /// Scripts of the role in the order in which they run, at most 20.
+    pub scripts: Vec<ReviewedScript>,
+    /// Number of further scripts.
+    pub more_scripts: usize,
+}
+
+/// An effective value of a noderole before and after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReviewedValue {
+    /// Path of the value, as a JSON pointer.
+    pub path: String,
+    /// Value before the change, with secrets masked. Null if there was none.
+    pub before: Option<String>,
+    /// Value after the change, with secrets masked. Null if it does not exist.
+    pub after: Option<String>,
+    /// Whether the change changes it.
+    pub changed: bool,
+    /// The layer that sets it.
+    pub source: String,
+}
+
+/// A script that a noderole of a review runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ReviewedScript {
+    /// File name.
+    pub name: String,
+    /// The action that runs it.
+    pub action: ActionName,
+    /// Hash of the content.
+    pub hash: Hash,
+    /// The text. Null if the script is binary or longer than 64 KiB.
+    pub text: Option<String>,
 }

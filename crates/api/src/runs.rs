@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::values::Provenance;
 
 /// State of a step. `proposed` marks an addition of a draft and is never stored.
@@ -85,6 +85,10 @@ pub struct StateCounts {
     /// deployment with stale steps is not converged.
     #[serde(default)]
     pub stale: i64,
+    /// Steps in ACTIVE whose check does not pass: it failed, has not run since the step became
+    /// ACTIVE, or no worker runs it. A deployment with such steps is not converged.
+    #[serde(default)]
+    pub unchecked: i64,
 }
 
 impl StateCounts {
@@ -138,14 +142,17 @@ pub struct RunsQuery {
     pub role: String,
     /// Name or id of the worker that executes or executed the run.
     pub worker: String,
-    /// Earliest queue time, inclusive, in milliseconds since 1970-01-01 UTC.
+    /// Earliest queue time, inclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<At>,
-    /// Latest queue time, exclusive, in milliseconds since 1970-01-01 UTC.
+    /// Latest queue time, exclusive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<At>,
     /// Sort order. Default: newest first.
     pub sort: Order<RunSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,

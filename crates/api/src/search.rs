@@ -5,9 +5,10 @@ use engine::ids::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::listing::Limit;
 use crate::runs::RunState;
 
-/// Maximum number of results of one kind.
+/// Maximum number of results of one kind, without a limit in the query.
 pub const HITS: usize = 8;
 /// Maximum length of a search text, in characters.
 pub const MAX_QUERY_CHARS: usize = 200;
@@ -19,6 +20,9 @@ pub const MAX_QUERY_CHARS: usize = 200;
 pub struct SearchQuery {
     /// Part of a name or a title, or the number of a run or a review. At most 200 characters.
     pub q: String,
+    /// Maximum number of results of each kind, from 1 to 200 (default 8).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
 }
 
 /// A search result.
@@ -122,8 +126,8 @@ impl Hit {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SearchResults {
-    /// The results by kind, at most 8 of each. Exact matches come first, then prefixes, then other
-    /// matches.
+    /// The results by kind, at most 8 of each without a `limit`. Exact matches come first, then
+    /// prefixes, then other matches.
     pub hits: Vec<Hit>,
     /// Kinds with more results.
     pub more: Vec<HitKind>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of values of one page.
 pub const MAX_VALUES: usize = 200;
@@ -170,6 +170,9 @@ pub struct ResultsQuery {
     pub role: String,
     /// Sort order. Default: newest first.
     pub sort: Order<ResultSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,

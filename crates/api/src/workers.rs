@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::At;
-use crate::listing::{Cursor, KeyKind, Order, Paged, Sort, paged, sort};
+use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 
 /// Maximum number of runs listed per worker.
 pub const MAX_RUNS: usize = 20;
@@ -72,9 +72,26 @@ pub struct WorkersQuery {
     pub name: String,
     /// Sort order. Default: newest first.
     pub sort: Order<WorkerSort>,
+    /// Maximum number of items on the page, from 1 to 200.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// Cursor: the `next` value of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<Cursor>,
+}
+
+/// The drain of a worker: it finishes its runs and takes no further ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Drain {
+    /// The person who drains it.
+    pub by: String,
+    /// Start of the drain.
+    pub since: At,
+    /// Reason of the drain.
+    pub reason: String,
+    /// Whether no run is left, so that you can stop the worker without interrupting one.
+    pub drained: bool,
 }
 
 /// A worker process. A restarted worker is a new worker.
@@ -91,6 +108,12 @@ pub struct WorkerView {
     pub alive: bool,
     /// Number of runs that it executes at once.
     pub capacity: u32,
+    /// Its drain, or null if it takes runs.
+    pub drain: Option<Drain>,
+    /// Whether you can start or end its drain. Otherwise the reason.
+    #[serde(with = "crate::allowed")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
+    pub may_drain: Result<(), String>,
     /// Number of leased runs.
     pub leased: i64,
     /// The oldest leased runs, oldest first, at most 20.

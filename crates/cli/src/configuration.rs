@@ -312,10 +312,17 @@ fn current(
         (Some(value.clone()), "file")
     } else if let Some(value) = &setting.built_in {
         (Some(value.clone()), "built in")
+    } else if let Some(value) = computed_default(&setting.about) {
+        (Some(value.to_owned()), "computed")
     } else {
-        (None, "nothing")
+        (None, "not set")
     };
     CurrentSetting { value: value.filter(|_| !setting.secret), source, setting }
+}
+
+/// The default that the help of a setting states, because it depends on other things.
+fn computed_default(about: &str) -> Option<&str> {
+    about.split_once("[default: ")?.1.strip_suffix(']')
 }
 
 /// Prints the current settings.
@@ -358,7 +365,7 @@ fn table(file: &File, all: &[CurrentSetting]) -> String {
     let width = all.iter().map(|current| current.setting.key.len()).max().unwrap_or_default();
     for CurrentSetting { setting, value, source } in all {
         let shown = match (value, *source) {
-            (_, "nothing") => "-",
+            (_, "not set") => "-",
             (None, _) => "(hidden)",
             (Some(value), _) => value,
         };
@@ -495,6 +502,9 @@ mod tests {
         assert!(!text.contains("hunter22") && text.contains("[::1]:80"), "{text}");
         let of = |key: &str| all.iter().find(|current| current.setting.key == key).expect(key);
         assert_eq!((of("database_url").source, &of("database_url").value), ("file", &None));
+        let folder = of("worker_folder");
+        assert!(folder.value.as_deref().unwrap_or_default().contains("for root"), "{folder:?}");
+        assert_eq!((folder.source, of("public_address").source), ("computed", "not set"));
         let help = file
             .below(command())
             .try_get_matches_from(["gantry", "worker", "--help"])

@@ -49,6 +49,21 @@ impl Role {
 
 pub const OWNER_URL: &str = "GANTRY_OWNER_URL";
 
+/// The command needs a database URL, and none is set.
+#[derive(Debug)]
+pub struct NoUrl;
+
+impl std::error::Error for NoUrl {}
+
+impl std::fmt::Display for NoUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(
+            "No database URL is set. Set DATABASE_URL, or use --database-url. To start everything \
+             on one machine with a database of its own, run `gantry up`.",
+        )
+    }
+}
+
 /// Opens the database with this role. Fails if it is unavailable or has unexpected tables.
 pub async fn open(url: &str, role: Role) -> Result<Store> {
     let (store, options) = create_store(url, role)?;
@@ -152,7 +167,7 @@ pub fn reach(store: &Store, local: bool) -> Policy {
         host,
         port,
     });
-    Policy { allow_local: local, own: worker::node::connection::own_addresses(), database }
+    Policy { allow_local: local, own: store::server_addresses::host_addresses(), database }
 }
 
 /// Rejects a role that belongs to another program.

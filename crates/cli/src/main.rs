@@ -11,6 +11,7 @@ mod catalog;
 mod configuration;
 mod database;
 mod environment;
+mod help;
 mod home;
 mod logging;
 mod migrate;
@@ -90,10 +91,11 @@ impl Command {
 }
 
 fn command() -> clap::Command {
-    client::with_options(configuration::with_option(Arguments::command()))
+    help::grouped(client::with_options(configuration::with_option(Arguments::command())))
 }
 
 fn main() -> ExitCode {
+    client::complete(command);
     let args: Vec<OsString> = std::env::args_os().collect();
     let file = match configuration::File::find(&args, &command()) {
         Ok(file) => file,
@@ -106,6 +108,9 @@ fn main() -> ExitCode {
         Ok(matches) => matches,
         Err(error) => return client::usage_error(&error, &args),
     };
+    if let Err(error) = client::check_options(&matches, &mut command()) {
+        return client::usage_error(&error, &args);
+    }
     let arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     // The client needs no log and no runtime.
     match &arguments.command {
@@ -159,7 +164,10 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gantry: {}", report(&error));
-            ExitCode::FAILURE
+            match error.is::<database::NoUrl>() {
+                true => ExitCode::from(client::CALLED_WRONGLY),
+                false => ExitCode::FAILURE,
+            }
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use crate::{database, signals};
 
-/// Environment variable that allows nodes on Gantry's own host.
+/// Environment variable that allows nodes on Gantry's own hosts.
 pub const LOCAL_NODES_VARIABLE: &str = "GANTRY_ALLOW_LOOPBACK_NODES";
 
 /// Default listen address.
@@ -35,7 +35,7 @@ pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
 pub struct Arguments {
     /// Database URL with this program's role: gantry_server
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-    database_url: String,
+    database_url: Option<String>,
     /// Address and port to listen on
     #[arg(long, env = "GANTRY_LISTEN", default_value_t = USUAL, value_parser = listen_address)]
     listen: SocketAddr,
@@ -52,7 +52,7 @@ pub struct Arguments {
     /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = TrustedProxies::LOOPBACK)]
     trusted_proxies: TrustedProxies,
-    /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
+    /// Allow nodes on Gantry's own hosts, for example at loopback addresses. Use the same value for
     /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
     #[arg(long, env = LOCAL_NODES_VARIABLE)]
     allow_loopback_nodes: bool,
@@ -125,7 +125,8 @@ impl TypedValueParser for MetricsTokenParser {
 
 pub async fn run(arguments: Arguments) -> Result<()> {
     let checkpoints = arguments.audit.read()?;
-    let store = database::open(&arguments.database_url, database::Role::SERVER).await?;
+    let url = arguments.database_url.ok_or(database::NoUrl)?;
+    let store = database::open(&url, database::Role::SERVER).await?;
     let reach = database::reach(&store, arguments.allow_loopback_nodes);
     let control = Control::new(store).with_address_policy(reach);
     let policy = Policy::default();

@@ -1,4 +1,9 @@
-//! Reasons to stop: SIGINT, SIGTERM, SIGHUP, or the end of the parent process.
+//! Reasons to stop: SIGINT, SIGTERM, a closed terminal, or the end of the parent process.
+//!
+//! SIGHUP has two meanings. A terminal sends it when it closes: then the process stops in order. A
+//! service manager or a person sends it to reload the configuration: then it is ignored. Nothing is
+//! reloaded, because the programs of an installation share settings, and a process that follows only
+//! some of them would be harder to understand than a restart. A restart loses no run.
 
 use std::future::{Future, poll_fn};
 use std::task::Poll;
@@ -6,21 +11,30 @@ use std::task::Poll;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Resolves at the first SIGINT, SIGTERM or SIGHUP (which a terminal sends when it closes). Signals
+/// Resolves at the first SIGINT or SIGTERM, or when the terminal of this process closes. Signals
 /// count from the call, not from the first poll.
 pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
-    let ignores_hangup = ignores_hangup();
-    let signals = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()]
-        .into_iter()
-        .filter(|kind| *kind != SignalKind::hangup() || !ignores_hangup)
+    let had_terminal = has_terminal();
+    let hangup = (!ignores_hangup()).then(|| signal(SignalKind::hangup())).transpose();
+    let signals = [SignalKind::interrupt(), SignalKind::terminate()]
         .map(signal)
+        .into_iter()
         .collect::<Result<Vec<_>, _>>();
     async move {
-        let Ok(mut signals) = signals else {
+        let (Ok(mut signals), Ok(mut hangup)) = (signals, hangup) else {
             tracing::error!("cannot handle signals, stop this process with SIGKILL");
             return std::future::pending().await;
         };
         poll_fn(|context| {
+            while let Some(hangup) = &mut hangup
+                && hangup.poll_recv(context).is_ready()
+            {
+                if had_terminal && !has_terminal() {
+                    tracing::info!("the terminal was closed");
+                    return Poll::Ready(());
+                }
+                tracing::info!("SIGHUP is ignored: restart the process to apply other settings");
+            }
             match signals.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
                 true => Poll::Ready(()),
                 false => Poll::Pending,
@@ -28,6 +42,11 @@ pub fn stopped() -> impl Future<Output = ()> + Send + 'static {
         })
         .await;
     }
+}
+
+/// Whether this process has a terminal. A closed one cannot be opened.
+fn has_terminal() -> bool {
+    std::fs::File::open("/dev/tty").is_ok()
 }
 
 /// Whether this process was started with SIGHUP ignored, as `nohup` does.

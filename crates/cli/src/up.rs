@@ -3,8 +3,8 @@
 //! This process is the server and the supervisor. Its child processes are the private PostgreSQL
 //! (unless `DATABASE_URL` names another one) and one worker. If either dies, it is restarted while
 //! the rest continues. The worker has the other end of a pipe to this process. So it stops even if
-//! this process is killed. PostgreSQL and the demo's services then run until the next start adopts
-//! them.
+//! this process is killed, and PostgreSQL stops after it. The demo's services then run until the next
+//! start adopts them.
 //!
 //! A stop has this order: the server rejects new requests, the worker lets its runs end, the demo
 //! nodes' services end, database connections close, PostgreSQL stops. The demo's nodes then appear
@@ -31,12 +31,14 @@ use tokio::process::{Child, Command};
 use worker::node::boot::{LocalNode, boot, halt};
 
 use crate::signals::StopRequest;
-use crate::{database, home, migrate, serve, shipped_barclamps};
+use crate::{database, home, migrate, serve, shipped_barclamps, work};
 
-/// Time for the worker to stop: a bit more than its grace period for runs.
-const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// Time for the worker to stop, in addition to its grace period for runs.
+const WORKER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for open requests at a stop.
 const SERVER_STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for scripts of `boot.d` that run at a stop.
+const BOOT_STOP_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for open database statements at a stop.
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval between checks of the child processes.
@@ -64,7 +66,7 @@ pub struct Arguments {
     /// Trusted reverse proxies (X-Forwarded-For): addresses and networks, separated by commas
     #[arg(long, env = "GANTRY_TRUSTED_PROXIES", default_value = server::TrustedProxies::LOOPBACK)]
     trusted_proxies: server::TrustedProxies,
-    /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
+    /// Allow nodes on Gantry's own hosts, for example at loopback addresses. Use the same value for
     /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
     #[arg(long, env = serve::LOCAL_NODES_VARIABLE)]
     allow_loopback_nodes: bool,
@@ -82,6 +84,10 @@ pub struct Arguments {
     /// `gantry worker`: none]
     #[arg(long, env = "GANTRY_SECRETS")]
     secrets: Option<PathBuf>,
+    /// Seconds that runs have to end after a stop request. After that, runs over SSH continue for the
+    /// next worker, and others are ended
+    #[arg(long, env = work::STOP_GRACE_VARIABLE, default_value = "10", value_parser = work::stop_grace)]
+    stop_grace: Duration,
     /// Folder with the PostgreSQL binaries for the private database [default: from PATH or
     /// /usr/lib/postgresql]
     #[arg(long, env = "GANTRY_PG_BIN")]
@@ -190,9 +196,17 @@ async fn run_with_stores(
     let people = People::over(store.clone()).with_owner(owner.clone());
     seed(arguments, data, &control, &people, arguments.adds_demo_people(&endpoint.0)).await?;
     let mut nodes = demo_nodes(store, data).await?;
-    let boot_problems = tokio::select! {
-        () = stop.stop_requested() => None,
-        problems = boot(&nodes) => Some(problems),
+    let boot_problems = {
+        let mut booting = std::pin::pin!(boot(&nodes));
+        tokio::select! {
+            () = stop.stop_requested() => {
+                // A script that is killed may leave a service without a `.pid` file, which nothing
+                // could stop.
+                let _ = tokio::time::timeout(BOOT_STOP_TIMEOUT, booting).await;
+                None
+            }
+            problems = &mut booting => Some(problems),
+        }
     };
     // From here on, services may run on the nodes. They stop in every case.
     let ended = match boot_problems {
@@ -208,6 +222,7 @@ async fn run_with_stores(
                 secrets,
                 configuration: configuration.map(Path::to_owned),
                 local_nodes,
+                stop_grace: arguments.stop_grace,
             };
             let worker = Worker::start(settings)?;
             run_server_and_worker(arguments, worker, database, endpoint, &control, owner, stop)
@@ -379,6 +394,7 @@ struct WorkerSettings {
     secrets: PathBuf,
     configuration: Option<PathBuf>,
     local_nodes: bool,
+    stop_grace: Duration,
 }
 
 /// The worker process.
@@ -407,7 +423,8 @@ impl Worker {
         if let Some(pid) = self.child.id().and_then(|pid| i32::try_from(pid).ok()) {
             let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
         }
-        if tokio::time::timeout(WORKER_STOP_TIMEOUT, self.child.wait()).await.is_err() {
+        let limit = self.settings.stop_grace + WORKER_STOP_TIMEOUT;
+        if tokio::time::timeout(limit, self.child.wait()).await.is_err() {
             tracing::warn!(
                 "the worker did not stop in time and is killed, its runs continue after the next \
                  start"
@@ -430,6 +447,7 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
         .env("GANTRY_WORKER_FOLDER", &settings.folder)
         .env("GANTRY_SECRETS", &settings.secrets)
         .env(serve::LOCAL_NODES_VARIABLE, settings.local_nodes.to_string())
+        .env(work::STOP_GRACE_VARIABLE, settings.stop_grace.as_secs_f64().to_string())
         .env_remove("GANTRY_OWNER_URL")
         .env_remove("GANTRY_WORKER_URL")
         .stdin(Stdio::piped())
@@ -480,7 +498,8 @@ async fn demo_nodes(store: &Store, data: &Path) -> Result<Vec<LocalNode>> {
 }
 
 /// Adds the shipped barclamps, the first blueprint, people and a demo change. Existing things stay
-/// unchanged.
+/// unchanged. Only the first start or `--demo` adds people: an installation that was first started
+/// for other machines gets no demo accounts later.
 async fn seed(
     arguments: &Arguments,
     data: &Path,
@@ -500,7 +519,8 @@ async fn seed(
     // Two people, because authors can't approve their own change. One of them is an admin.
     let permissions = [Permission::Operator, Permission::Reviewer];
     let demo_accounts = [("ada", Some(Permission::Admin)), ("bo", None)];
-    for (name, more) in demo_accounts.into_iter().filter(|_| demo_people) {
+    let adds_people = demo_people && (arguments.demo || is_new(control.store()).await?);
+    for (name, more) in demo_accounts.into_iter().filter(|_| adds_people) {
         if people.actor_by_name(name).await.is_err_and(|problem| problem.status == 404) {
             let new = NewPerson::human(name, permissions.into_iter().chain(more));
             people.create_person(None, &new).await.context("Cannot create a person")?;
@@ -518,6 +538,12 @@ async fn seed(
         people.sign_out(&ada).await?;
     }
     Ok(())
+}
+
+/// Whether there is no blueprint yet.
+async fn is_new(store: &Store) -> Result<bool> {
+    let mut connection = store.pool().acquire().await?;
+    Ok(store::blueprints::head(&mut connection).await?.root.is_none())
 }
 
 fn role(name: &str) -> Result<RoleName> {

@@ -11,14 +11,15 @@ use crate::database;
 pub struct Arguments {
     /// Database URL with this program's role: gantry_server
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-    database_url: String,
+    database_url: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
-    let store = database::open(&arguments.database_url, database::Role::SERVER).await?;
+    let url = arguments.database_url.ok_or(database::NoUrl)?;
+    let store = database::open(&url, database::Role::SERVER).await?;
     let verified = Control::new(store).verify().await.context("Cannot verify the database")?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report(&verified))?);

@@ -7,11 +7,14 @@ use anyhow::{Context, Result};
 
 use crate::{database, home, serve, signals};
 
+/// Environment variable of the stop grace, which `gantry up` passes to its worker.
+pub const STOP_GRACE_VARIABLE: &str = "GANTRY_WORKER_STOP_GRACE";
+
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     /// Database URL with this program's role: gantry_worker
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
-    database_url: String,
+    database_url: Option<String>,
     /// Folder for this worker only [default: /var/lib/gantry/worker for root, else
     /// ~/.local/share/gantry/worker]
     #[arg(long, env = "GANTRY_WORKER_FOLDER")]
@@ -39,7 +42,11 @@ pub struct Arguments {
     /// Health check interval, in seconds
     #[arg(long, env = "GANTRY_WORKER_HEALTH_CHECK_INTERVAL", default_value = "10", value_parser = interval)]
     health_check_interval: Duration,
-    /// Allow nodes on Gantry's own host, for example at loopback addresses. Use the same value for
+    /// Seconds that runs have to end after a stop request. After that, runs over SSH continue for the
+    /// next worker, and others are ended
+    #[arg(long, env = STOP_GRACE_VARIABLE, default_value = "10", value_parser = stop_grace)]
+    stop_grace: Duration,
+    /// Allow nodes on Gantry's own hosts, for example at loopback addresses. Use the same value for
     /// servers and workers [default: no; `gantry up`: yes if it listens on loopback]
     #[arg(long, env = serve::LOCAL_NODES_VARIABLE)]
     allow_loopback_nodes: bool,
@@ -49,6 +56,7 @@ pub struct Arguments {
 }
 
 pub async fn run(arguments: Arguments) -> Result<()> {
+    let url = arguments.database_url.ok_or(database::NoUrl)?;
     let folder = match arguments.folder {
         Some(folder) => folder,
         None => home::ensure_data_folder(None)?.join("worker"),
@@ -61,6 +69,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
         lease: arguments.lease,
         sweep: arguments.sweep,
         health_check_interval: arguments.health_check_interval,
+        grace_period: arguments.stop_grace,
         secrets: arguments.secrets,
         local_nodes: arguments.allow_loopback_nodes,
         max_running: arguments.max_running.unwrap_or(usual.max_running),
@@ -76,7 +85,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     tokio::pin!(stop);
     let store = tokio::select! {
         () = &mut stop => return Ok(()),
-        store = database::open_with_retry(&arguments.database_url, database::Role::WORKER) => store?,
+        store = database::open_with_retry(&url, database::Role::WORKER) => store?,
     };
     let shutdown = async move {
         stop.await;
@@ -103,6 +112,11 @@ fn interval(text: &str) -> Result<Duration, String> {
     seconds(text, MIN_INTERVAL_SECONDS)
 }
 
+/// Parses the stop grace. With 0, runs are not waited for.
+pub fn stop_grace(text: &str) -> Result<Duration, String> {
+    seconds(text, 0.0)
+}
+
 fn seconds(text: &str, min: f64) -> Result<Duration, String> {
     let number: Option<f64> = text.parse().ok().filter(|n| (min..=MAX_SECONDS).contains(n));
     number
@@ -118,6 +132,8 @@ mod tests {
     fn times_are_seconds_within_bounds() {
         assert_eq!(lease("2.5"), Ok(Duration::from_millis(2_500)));
         assert_eq!(interval("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(stop_grace("0"), Ok(Duration::ZERO));
+        assert!(stop_grace("-1").is_err() && stop_grace("3601").is_err());
         for wrong in ["", "1m", "-3", "0", "NaN", "inf", "1", "3601"] {
             let message = lease(wrong).expect_err(wrong);
             assert_eq!(message, "must be a number of seconds from 2 to 3600");

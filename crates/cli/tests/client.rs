@@ -354,7 +354,7 @@ async fn contexts_are_private_and_hide_secrets() {
     installation.gantry(&["context", "sign-in", "ada", "--link-file", &file]).ok();
     installation.gantry(&["me", "--context", "ada"]).ok();
     installation.gantry(&["context", "remove", "ada"]).ok();
-    installation.gantry(&["me", "--context", "ada"]).no(4, "Context ada does not exist");
+    installation.gantry(&["me", "--context", "ada"]).no(4, "Context \"ada\" does not exist");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -399,7 +399,7 @@ async fn new_link_resets_a_persons_access() {
     installation.admin("root").await;
     let root = |words: &[&str]| installation.gantry(&[words, &["--context", "root"]].concat());
     installation.gantry(&["person", "link", "bo"]).no(6, "admin");
-    root(&["person", "link", "zoe"]).no(4, "Person zoe does not exist");
+    root(&["person", "link", "zoe"]).no(4, "Person \"zoe\" does not exist");
     let made = root(&["person", "link", "bo", "--json"]).json();
     let first = made["link"].as_str().unwrap().to_owned();
     assert!(first.starts_with(&format!("{}/sign-in#token=", installation.server)), "{made}");
@@ -434,6 +434,19 @@ async fn new_link_resets_a_persons_access() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn admin_who_grants_themselves_stays_signed_in() {
+    let installation = Installation::new().await;
+    installation.admin("root").await;
+    let root = |words: &[&str]| installation.gantry(&[words, &["--context", "root"]].concat());
+    root(&["person", "grant", "root", "--may", "admin", "--may", "reviewer"]).ok();
+    let me = root(&["me", "--json"]).json();
+    assert!(
+        me["permissions"].as_array().is_some_and(|all| all.contains(&json!("reviewer"))),
+        "{me}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn disabled_person_returns_without_their_approvals() {
     let installation = Installation::new().await;
     installation.admin("root").await;
@@ -461,7 +474,7 @@ async fn disabled_person_returns_without_their_approvals() {
     assert!(installation.gantry(&["review", "show", &review]).ok().contains("1 of 1 approval"));
 
     installation.gantry(&["person", "disable", "bo"]).no(6, "admin");
-    root(&["person", "disable", "zoe"]).no(4, "Person zoe does not exist");
+    root(&["person", "disable", "zoe"]).no(4, "Person \"zoe\" does not exist");
     root(&["person", "disable", "root"]).no(5, "another admin");
     assert_eq!(
         root(&["person", "disable", "bo"]).ok(),
@@ -543,7 +556,7 @@ async fn reset_second_factor_ends_sessions_and_passkeys() {
     installation.gantry(&["node", "list", "--context", "bo"]).no(5, "second factor");
     installation.gantry(&["node", "list", "--context", "local"]).ok();
     installation.gantry(&["person", "reset-second-factor", "bo"]).no(6, "admin");
-    root(&["person", "reset-second-factor", "zoe"]).no(4, "Person zoe does not exist");
+    root(&["person", "reset-second-factor", "zoe"]).no(4, "Person \"zoe\" does not exist");
     root(&["person", "reset-second-factor", "root"]).no(5, "another admin");
     let said = root(&["person", "reset-second-factor", "bo"]).ok();
     assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
@@ -652,7 +665,9 @@ async fn sent_back_proposal_shows_reason_and_shift() {
     );
     let open = installation.gantry(&["proposal", "show", &proposal]).ok();
     assert!(
-        open.contains(&format!("sent back from review {first}: its base changed\n{moved}")),
+        open.contains(&format!(
+            "title: One app\nsent back from review {first}: its base changed\n{moved}"
+        )),
         "{open}"
     );
     let open = installation.gantry(&["proposal", "show", &proposal, "--json"]).json();
@@ -1006,7 +1021,7 @@ async fn node_change_on_old_version_is_rejected() {
     installation.gantry(&["node", "add", "n4.house.example.com", "--root", &root]).ok();
     installation.gantry(&["node", "remove", "n4", "--version", "99"]).no(5, "Reload it");
     installation.gantry(&["node", "remove", "n4", "--version", &version("n4")]).ok();
-    installation.gantry(&["node", "show", "n4"]).no(4, "Node n4 does not exist");
+    installation.gantry(&["node", "show", "n4"]).no(4, "Node \"n4\" does not exist");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1070,7 +1085,7 @@ async fn invalid_file_opens_no_proposal() {
     for command in ["apply", "diff"] {
         let said = installation
             .gantry(&[command, "-f", &file])
-            .no(2, "wrong.yaml:4:13: Node n33 does not exist");
+            .no(2, "wrong.yaml:4:13: Node \"n33\" does not exist");
         assert_eq!(said.out, "", "{command}");
     }
     let file = installation.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");
@@ -1090,7 +1105,7 @@ async fn invalid_file_opens_no_proposal() {
     installation.gantry(&["converge", "--blueprint", "1"]).no(4, "has no steps of its own");
     installation.gantry(&["converge", "--blueprint", "99"]).no(4, "");
     installation.gantry(&["deployment", "show", "wob"]).no(4, "did you mean web?");
-    installation.gantry(&["node", "show", "n9"]).no(4, "Node n9 does not exist");
+    installation.gantry(&["node", "show", "n9"]).no(4, "Node \"n9\" does not exist");
     installation.gantry(&["review", "show", "99", "--json"]).no(4, "\"status\":404");
 
     let nobody = |words: &[&str]| {
@@ -1321,7 +1336,7 @@ async fn converge_waits_and_log_is_shown() {
     );
     let page = installation.gantry(&["noderole", "show", "n2/hello"]).ok();
     assert!(page.starts_with("hello on n2.house.example.com: ACTIVE, since "), "{page}");
-    installation.gantry(&["workers", "nobody"]).no(4, "Worker nobody does not exist");
+    installation.gantry(&["workers", "nobody"]).no(4, "Worker \"nobody\" does not exist");
     let worker = installation.gantry(&["workers", "--json"]).json()["workers"][0]["name"]
         .as_str()
         .unwrap()
@@ -1368,4 +1383,223 @@ async fn converge_waits_and_log_is_shown() {
     assert!(carriers.contains("n1.house.example.com  ACTIVE"), "{carriers}");
     installation.gantry(&["wait", "run", &run]).ok();
     installation.gantry(&["logs", "999999"]).no(4, "");
+}
+
+impl Installation {
+    /// A folder with version 2 of the barclamp, in which the script of `hello` is another one.
+    fn second_version(&self, script: &str) -> String {
+        let folder = self.home.path().join("second/stack");
+        std::fs::create_dir_all(folder.join("scripts/hello")).unwrap();
+        let barclamp = BARCLAMP.replace("version: '1'", "version: '2'");
+        std::fs::write(folder.join("stack.yml"), barclamp).unwrap();
+        std::fs::write(folder.join("scripts/hello/10-say"), script).unwrap();
+        folder.to_string_lossy().into_owned()
+    }
+
+    /// Submits the edits of a command. Returns the review.
+    #[track_caller]
+    fn submitted(&self, words: &[&str]) -> String {
+        let submit = ["--submit", "--title", "A change", "--json"];
+        self.gantry(&[words, &submit].concat()).json()["review"].to_string()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deployments_change_by_name() {
+    let installation = Installation::new().await;
+    let commit = |words: &[&str], on: &str| {
+        installation.committed(&installation.submitted(words), &["--name", on]);
+    };
+    let export = || installation.gantry(&["export", "shop"]).ok();
+    commit(&["deployment", "create", "shop", "--parent", "web"], "web");
+    assert!(export().contains("parent: web\n"), "{}", export());
+    commit(&["node", "move", "n1", "n2", "--to", "shop"], "shop");
+    assert!(
+        export().contains("members: [n1.house.example.com, n2.house.example.com]\n"),
+        "{}",
+        export()
+    );
+    installation.gantry(&["node", "move", "n1", "--to", "shopp"]).no(4, "did you mean shop?");
+    commit(&["deployment", "add-role", "shop", "hello"], "shop");
+    assert!(export().contains("roles: [hello]\n"), "{}", export());
+    let again = installation.gantry(&["deployment", "add-role", "shop", "hello"]).ok();
+    assert!(again.contains("nothing to change"), "{again}");
+
+    // A new version changes the script of the role. The review shows its text.
+    let changed = SCRIPT.replace("hello from here", "hello again");
+    installation.gantry(&["barclamp", "import", &installation.second_version(&changed)]).ok();
+    let wrong = ["deployment", "use-version", "shop", "stack", "9"];
+    installation.gantry(&wrong).no(4, "Barclamp stack has no version \"9\"");
+    let review = installation.submitted(&["deployment", "use-version", "shop", "stack", "2"]);
+    let diff = installation.gantry(&["review", "diff", &review]).ok();
+    for line in [
+        "\n--- a/hello/10-say\n+++ b/hello/10-say\n@@ -1,3 +1,3 @@\n",
+        "\n-echo hello from here\n+echo hello again\n",
+    ] {
+        assert!(diff.contains(line), "{line:?}: {diff}");
+    }
+    assert!(!diff.contains('\u{1b}'), "no colors in a pipe: {diff}");
+    installation.committed(&review, &["--name", "shop"]);
+    assert!(export().contains("  stack: \"2\"\n"), "{}", export());
+    commit(&["deployment", "use-version", "shop", "stack", "--inherit"], "shop");
+    assert!(!export().contains("versions"), "{}", export());
+
+    commit(&["deployment", "remove-role", "shop", "hello"], "shop");
+    commit(&["node", "move", "n1", "n2", "--to", "web"], "web");
+    commit(&["deployment", "remove", "shop"], "web");
+    installation.gantry(&["deployment", "show", "shop"]).no(4, "Deployment \"shop\"");
+    installation.gantry(&["deployment", "remove", "system"]).no(2, "is the root");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn phantom_node_is_shown_by_name() {
+    let installation = Installation::new().await;
+    let shown = installation.gantry(&["node", "show", "phantom:web"]).ok();
+    assert!(shown.starts_with("phantom:web: phantom node"), "{shown}");
+    assert_eq!(
+        installation.gantry(&["node", "show", "phantom:web", "--json"]).json()["deployment"],
+        "web"
+    );
+    installation.gantry(&["node", "noderoles", "phantom:web"]).ok();
+    installation.gantry(&["node", "health-checks", "phantom:web"]).ok();
+    installation.gantry(&["noderole", "list", "--node", "phantom:web"]).ok();
+    let edit = ["node", "edit", "phantom:web", "--description", "x"];
+    installation.gantry(&edit).no(4, "");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_run_again_by_selection() {
+    let installation = Installation::new().await;
+    installation.passes(
+        &installation.file("web.yaml", "deployment: web\nbindings: {app: [n1, n2], hello: [n2]}\n"),
+    );
+    let reruns = |words: &[&str]| {
+        let made = installation.gantry(&[words, &["--reason", "again", "--json"]].concat()).json();
+        let proposal = made[0]["proposal"].to_string();
+        installation.gantry(&["proposal", "discard", &proposal]).ok();
+        made[0]["reruns"].as_u64().unwrap()
+    };
+    assert_eq!(reruns(&["rerun", "n1/app"]), 1);
+    assert_eq!(reruns(&["rerun", "--node", "n2"]), 2);
+    assert_eq!(reruns(&["rerun", "--node", "n2", "--role", "hello"]), 1);
+    assert_eq!(reruns(&["rerun", "--deployment", "web", "--role", "app"]), 2);
+    assert_eq!(reruns(&["rerun", "--deployment", "web"]), 3);
+    installation.gantry(&["rerun", "--reason", "again"]).no(2, "required");
+    installation.gantry(&["rerun", "--stale", "--reason", "again"]).no(4, "No stale steps match");
+
+    let worker = installation.worker();
+    installation.gantry(&["converge", "web"]).ok();
+    drop(worker);
+    for sql in [
+        "ALTER TABLE step DISABLE TRIGGER USER",
+        "UPDATE step SET stale = true FROM noderole r WHERE r.id = noderole_id AND r.role = 'hello'",
+        "ALTER TABLE step ENABLE TRIGGER USER",
+    ] {
+        sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
+    }
+    let stale = installation.gantry(&["noderole", "list", "--stale", "-o", "name"]).ok();
+    assert_eq!(stale, "n2.house.example.com/hello\n");
+    assert_eq!(reruns(&["rerun", "--stale"]), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failed_steps_are_retried_at_once() {
+    let installation = Installation::new().await;
+    let folder = installation.second_version("#!/bin/sh\nexit 3\n");
+    installation.gantry(&["barclamp", "import", &folder]).ok();
+    let version = installation.submitted(&["deployment", "use-version", "web", "stack", "2"]);
+    installation.committed(&version, &[]);
+    let bindings = "deployment: web\nbindings: {hello: [n1, n2]}\n";
+    let blueprint = installation.passes(&installation.file("web.yaml", bindings));
+    let _worker = installation.worker();
+    installation.gantry(&["converge", "web"]).no(1, "");
+    let retry =
+        |more: &[&str]| installation.gantry(&[&["retry", "--reason", "fixed"][..], more].concat());
+    retry(&[]).no(2, "required");
+    retry(&["--deployment", "edge"]).no(4, "No failed steps match");
+    retry(&["--blueprint", "1"]).no(4, "No failed steps match");
+    let said = retry(&["--blueprint", &blueprint]).ok();
+    assert!(said.starts_with("Retried 2 steps:\n  hello on n"), "{said}");
+    installation.gantry(&["converge", "web"]).no(1, "");
+    let one = retry(&["--node", "n1", "--json"]).json();
+    assert_eq!(
+        (one.as_array().map(Vec::len), &one[0]["retried"]),
+        (Some(1), &json!(true)),
+        "{one}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn jigs_and_policy_change_by_proposal() {
+    let installation = Installation::new().await;
+    assert!(installation.gantry(&["jig", "list"]).ok().contains("script  on     "));
+    let on = installation.gantry(&["jig", "on", "script"]).ok();
+    assert!(on.contains("nothing to change"), "{on}");
+    let review = installation.submitted(&["jig", "off", "script"]);
+    installation.committed(&review, &["--name", "system"]);
+    assert!(installation.gantry(&["jig", "list"]).ok().contains("script  off    "));
+    assert_eq!(installation.gantry(&["jig", "list", "-o", "name"]).ok(), "noop\nscript\n");
+
+    let change = ["policy", "--approvals", "2", "--risk", "removal=3"];
+    let made = installation.gantry(&[&change[..], &["--json"]].concat()).json();
+    let says = made["changes"][0].as_str().unwrap();
+    assert!(says.starts_with("* approval policy: every change: "), "{says}");
+    let again = installation.gantry(&change).ok();
+    assert!(again.contains("nothing to change"), "{again}");
+    installation.gantry(&["policy", "--risk", "danger=2"]).no(2, "use one of destructive");
+    assert!(installation.gantry(&["policy"]).ok().contains("approvals: 1"), "not committed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn output_has_the_requested_form() {
+    let installation = Installation::new().await;
+    let all = "n1.house.example.com\nn2.house.example.com\nn3.house.example.com\n";
+    assert_eq!(installation.gantry(&["node", "list", "-o", "name"]).ok(), all);
+    assert_eq!(installation.gantry(&["nodes", "ls", "--output=name"]).ok(), all);
+    let yaml = installation.gantry(&["-o", "yaml", "deployment", "list"]).ok();
+    assert!(yaml.starts_with("deployments:\n  - ") && yaml.contains("name: web\n"), "{yaml}");
+    let json = installation.gantry(&["node", "list", "-o", "json"]).ok();
+    assert_eq!(json, installation.gantry(&["node", "list", "--json"]).ok());
+    installation.gantry(&["node", "list", "--json", "-o", "yaml"]).no(2, "cannot be used with");
+    let short = installation.gantry(&["blueprint", "list"]).ok();
+    let wide = installation.gantry(&["blueprint", "list", "-o", "wide"]).ok();
+    assert!(wide.contains(":") && wide.contains("Z\n") && !short.contains("Z\n"), "{short}{wide}");
+    let problem = installation.gantry(&["node", "show", "n9", "-o", "yaml"]).no(4, "exit: 4\n");
+    assert!(problem.err.contains("detail: "), "{problem:?}");
+
+    // Options are valid before and after the command.
+    let me = |words: &[&str]| installation.gantry(words).json()["person"]["name"].clone();
+    assert_eq!(me(&["--context", "bo", "--json", "me"]), "bo");
+    assert_eq!(me(&["--json", "me", "--context", "bo"]), "bo");
+    assert_eq!(me(&["me", "--json"]), "ada");
+    let server = &installation.server;
+    installation
+        .gantry(&["--context", "bo", "me", "--server", server])
+        .no(2, "can't be used together");
+    installation.gantry(&["--json", "server"]).no(2, "`gantry server` has no option --json");
+    installation.gantry(&["run", "list", "--limit", "-1"]).no(2, "whole number of at least 1");
+    installation.gantry(&["server"]).no(2, "No database URL is set. Set DATABASE_URL");
+    let help = installation.gantry(&["help"]).ok();
+    assert!(help.contains("\nChanges:\n") && help.contains("\nServers:\n"), "{help}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shell_completes_names_of_the_server() {
+    let installation = Installation::new().await;
+    let complete = |words: &[&str]| {
+        let all = [&["--", "gantry"][..], words].concat();
+        let mut command = installation.command(&all);
+        command.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
+        command.env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_SPACE", "true");
+        Said::of(&all, command.env("_CLAP_COMPLETE_COMP_TYPE", "9").output().unwrap())
+    };
+    assert!(complete(&["node", "show", "n2"]).ok().contains("n2.house.example.com"));
+    let deployments = complete(&["export", ""]).ok();
+    assert!(deployments.contains("edge") && deployments.contains("web"), "{deployments}");
+    assert!(complete(&["role", "show", "hel"]).ok().contains("hello"));
+    assert!(complete(&["me", "--context", "b"]).ok().contains("bo"));
+    let other = complete(&["node", "show", "--server", "http://127.0.0.1:1", "n"]);
+    assert_eq!((other.code, other.err.as_str()), (0, ""), "quiet without a server");
+    let setup = installation.gantry(&["completions", "bash"]).ok();
+    assert!(setup.contains("COMPLETE=\"bash\""), "{setup}");
 }

@@ -255,6 +255,10 @@ async fn reachable_address_makes_no_demo_people() {
         assert!(people().await.is_empty(), "{listen}");
         gantry.stop();
     }
+    let mut gantry = Started::up_with(data, &[]);
+    let ready = gantry.ready();
+    assert!(people_of(&ready["sign_in"]).is_empty() && people().await.is_empty(), "{ready}");
+    gantry.stop();
     let mut gantry = Started::up_on(data, "127.0.0.1:0", &[public[0], public[1], "--demo"]);
     assert_eq!(people_of(&gantry.ready()["sign_in"]), ["ada", "bo"], "it was asked for");
     gantry.stop();
@@ -345,6 +349,38 @@ fn stop_ends_services_of_nodes_added_since_the_start() {
     }
 }
 
+/// The script of `boot.d` has started a service, but its `.pid` file does not exist yet.
+#[test]
+fn stop_while_services_start_ends_them() {
+    let data = tempfile::tempdir().unwrap();
+    let mut gantry = Started::up(data.path());
+    gantry.ready();
+    gantry.stop();
+    let root = data.path().join("nodes/n1");
+    std::fs::create_dir_all(&root).unwrap();
+    // Another process writes the script, because a parallel test could inherit the open file.
+    let script = r#"mkdir -p etc/boot.d run && cat >etc/boot.d/50-late <<'END' && chmod 755 etc/boot.d/50-late
+#!/bin/sh
+setsid sh -c '
+  echo $$ >begun.new && mv begun.new begun && sleep 1
+  echo "$$ $(sed "s/.*) //" /proc/$$/stat | cut -d" " -f20)" >run/late.pid
+  exec sleep 60' >/dev/null 2>&1 &
+while [ ! -s run/late.pid ]; do sleep 0.02; done
+END"#;
+    let mut command = Command::new("sh");
+    assert!(command.args(["-c", script]).current_dir(&root).status().unwrap().success());
+    let mut gantry = Started::up(data.path());
+    let begun = root.join("begun");
+    within(Duration::from_secs(120), || begun.exists().then_some(()));
+    gantry.signal(Signal::SIGINT);
+    let status = within(Duration::from_secs(120), || gantry.0.try_wait().unwrap());
+    let pid = std::fs::read_to_string(begun).unwrap();
+    let service = Path::new("/proc").join(pid.trim()).join("stat");
+    // A process that ended, but that its parent has not waited for, has the state Z.
+    let runs = std::fs::read_to_string(service).is_ok_and(|stat| !stat.contains(") Z "));
+    assert!(status.success() && !runs, "{status}: the service {pid} still runs");
+}
+
 #[test]
 fn closed_terminal_stops_everything() {
     let data = tempfile::tempdir().unwrap();
@@ -362,9 +398,50 @@ fn closed_terminal_stops_everything() {
     );
     gantry.stop();
 
+    // `script` gives it a terminal, which closes when `script` is killed.
+    let program = format!(
+        "exec {} up --no-demo --listen 127.0.0.1:0 --data {} </dev/null",
+        env!("CARGO_BIN_EXE_gantry"),
+        data.path().display()
+    );
+    let mut terminal = Command::new("script")
+        .args(["--quiet", "--command", &program, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    within(Duration::from_secs(120), || postmaster.exists().then_some(()));
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    within(Duration::from_secs(120), || (!postmaster.exists()).then_some(()));
+}
+
+#[test]
+fn hangup_without_terminal_is_ignored() {
+    let data = tempfile::tempdir().unwrap();
+    let mut command = Command::new("setsid");
+    command.args(["--wait", env!("CARGO_BIN_EXE_gantry")]);
+    let mut gantry = Started::of(command, data.path(), "127.0.0.1:0", &["--no-demo"]);
+    gantry.ready();
+    let postmaster = data.path().join("postgres/data/postmaster.pid");
+    gantry.signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(gantry.0.try_wait().unwrap().is_none() && postmaster.exists());
+    gantry.stop();
+}
+
+#[test]
+fn killed_process_leaves_no_database() {
+    let data = tempfile::tempdir().unwrap();
     let mut gantry = Started::up_with(data.path(), &["--no-demo"]);
     gantry.ready();
-    gantry.signal(Signal::SIGHUP);
-    let status = within(Duration::from_secs(120), || gantry.0.try_wait().unwrap());
-    assert!(status.success() && !postmaster.exists(), "{status}");
+    let postmaster = data.path().join("postgres/data/postmaster.pid");
+    assert!(postmaster.exists());
+    gantry.signal(Signal::SIGKILL);
+    gantry.0.wait().unwrap();
+    within(Duration::from_secs(60), || (!postmaster.exists()).then_some(()));
+    let mut gantry = Started::up_with(data.path(), &["--no-demo"]);
+    gantry.ready();
+    gantry.stop();
 }

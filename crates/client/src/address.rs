@@ -136,6 +136,12 @@ impl QueryValue for Option<i64> {
     }
 }
 
+impl QueryValue for Option<api::At> {
+    fn as_word(&self) -> Option<String> {
+        self.map(|at| at.to_string())
+    }
+}
+
 impl QueryValue for bool {
     /// `false` is the default of all flags, so it is left out.
     fn as_word(&self) -> Option<String> {

@@ -38,10 +38,10 @@ pub(crate) enum OnOff {
 pub(crate) struct Between {
     /// Start of the period: a time such as 2026-09-22T14:00:00Z, or an age: 90s, 30m, 2h, 7d
     #[arg(long, value_name = "WHEN", value_parser = crate::time::moment)]
-    since: Option<i64>,
+    since: Option<api::At>,
     /// End of the period, in the same form
     #[arg(long, value_name = "WHEN", value_parser = crate::time::moment)]
-    until: Option<i64>,
+    until: Option<api::At>,
 }
 
 impl Between {

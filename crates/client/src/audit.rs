@@ -14,7 +14,7 @@ use crate::args::Between;
 use crate::client::{Client, ListOptions};
 use crate::exit::{Failure, Outcome};
 use crate::output::list::{List, word};
-use crate::output::{moment, note, plain, terminal};
+use crate::output::{note, plain, terminal};
 use crate::server::parse_answer;
 
 /// Audit commands that need a server.
@@ -54,7 +54,7 @@ pub struct AuditList {
 pub struct AuditExport {
     /// Write to this new file instead of standard output
     #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
+    file: Option<PathBuf>,
     /// Start after this position of the chain
     #[arg(long, value_name = "N")]
     after: Option<i64>,
@@ -86,7 +86,7 @@ pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
 fn export(client: &Client, args: &AuditExport) -> Outcome {
     let query = Query::default().with("after", args.after);
     let mut stream = client.server.stream(&query.behind("/audit/export"), "application/jsonl")?;
-    let Some(path) = &args.output else {
+    let Some(path) = &args.file else {
         if client.output.is_terminal() {
             let mut lines = BufReader::new(stream).lines();
             return lines.try_for_each(|line| {
@@ -156,15 +156,15 @@ pub(crate) fn entry_list() -> List {
         items: "entries",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "id")),
-            ("TIME", |v| moment(&v["at"])),
-            ("PERSON", |v| actor_name(v["name"].as_str()).to_owned()),
-            ("ACTION", |v| word(v, "action")),
-            ("SUBJECT", |v| word(v, "subject")),
-            ("SEALED", |v| word(v, "sealed")),
+            ("ID", |v, _| word(v, "id")),
+            ("TIME", |v, o| o.time(&v["at"])),
+            ("PERSON", |v, _| actor_name(v["name"].as_str()).to_owned()),
+            ("ACTION", |v, _| word(v, "action")),
+            ("SUBJECT", |v, _| word(v, "subject")),
+            ("SEALED", |v, _| word(v, "sealed")),
             (
                 "DETAIL",
-                |v| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() },
+                |v, _| if v["detail"].is_null() { String::new() } else { v["detail"].to_string() },
             ),
         ],
         none: "No entries found.",

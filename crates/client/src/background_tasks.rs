@@ -1,25 +1,39 @@
 //! The background tasks of servers and workers.
 
-use api::background_tasks::MAX_TASKS;
+use clap::Args;
 use engine::counting::{duration, period};
 use serde_json::Value;
 
-use crate::client::Client;
+use crate::address::Query;
+use crate::client::{Client, WatchOption};
 use crate::exit::Outcome;
+use crate::names::from_one;
+use crate::output::OutputFormat;
 use crate::output::list::{List, word};
-use crate::output::{OutputFormat, moment};
-use crate::overview::Show;
 
-pub(crate) fn background_tasks(client: &Client, show: &Show) -> Outcome {
+#[derive(Debug, Args)]
+pub(crate) struct BackgroundTasks {
+    /// Maximum number of background tasks, from 1 to 200 [default: 500]
+    #[arg(long, value_name = "N", value_parser = from_one::<i64>, allow_negative_numbers = true)]
+    limit: Option<i64>,
+    #[command(flatten)]
+    again: WatchOption,
+}
+
+pub(crate) fn background_tasks(client: &Client, args: &BackgroundTasks) -> Outcome {
     let list = background_task_list();
     let text = |document: &Value, output: OutputFormat| {
         let more = match document["more"] == Value::Bool(true) {
-            true => format!("More background tasks exist. Only {MAX_TASKS} are listed.\n"),
+            true => {
+                let listed = document[list.items].as_array().map_or(0, Vec::len);
+                format!("More background tasks exist. Only {listed} are listed.\n")
+            }
             false => String::new(),
         };
         list.text(document, output) + &more
     };
-    client.show(show.again, || client.server.get(&list.path), text)
+    let place = Query::default().with("limit", args.limit).behind(&list.path);
+    client.show(args.again, || client.server.get(&place), text)
 }
 
 fn background_task_list() -> List {
@@ -28,17 +42,17 @@ fn background_task_list() -> List {
         items: "background_tasks",
         cursor: "",
         columns: &[
-            ("NAME", |v| word(v, "name")),
-            ("PROCESS", |v| word(&v["process"], "name")),
-            ("PERIOD", |v| v["period_ms"].as_u64().map(period).unwrap_or_default()),
-            ("LAST RUN", |v| moment(&v["started"])),
-            ("DURATION", |v| v["took_ms"].as_u64().map(duration).unwrap_or_default()),
-            ("RESULT", |v| match v["running"] == Value::Bool(true) {
+            ("NAME", |v, _| word(v, "name")),
+            ("PROCESS", |v, _| word(&v["process"], "name")),
+            ("PERIOD", |v, _| v["period_ms"].as_u64().map(period).unwrap_or_default()),
+            ("LAST RUN", |v, o| o.time(&v["started"])),
+            ("DURATION", |v, _| v["took_ms"].as_u64().map(duration).unwrap_or_default()),
+            ("RESULT", |v, _| match v["running"] == Value::Bool(true) {
                 true => "running".to_owned(),
                 false => word(v, if v["error"].is_null() { "outcome" } else { "error" }),
             }),
-            ("FAILURES", |v| word(v, "failures")),
-            ("NEXT RUN", |v| moment(&v["next"])),
+            ("FAILURES", |v, _| word(v, "failures")),
+            ("NEXT RUN", |v, o| o.time(&v["next"])),
         ],
         none: "No background tasks found.",
     }

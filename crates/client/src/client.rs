@@ -11,7 +11,7 @@ use crate::events::EventStream;
 use crate::exit::Outcome;
 use crate::names::from_one;
 use crate::output::list::{List, OMITTED};
-use crate::output::{OutputFormat, note};
+use crate::output::{Format, OutputFormat, note};
 use crate::server::Server;
 
 /// Maximum time between requests without an event: the stream does not cover all data.
@@ -28,7 +28,8 @@ pub(crate) struct Client {
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct ListOptions {
     /// Maximum number of items
-    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one::<u64>)]
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = from_one::<u64>,
+          allow_negative_numbers = true)]
     limit: u64,
     /// All items, page by page
     #[arg(long, conflicts_with = "limit")]
@@ -44,7 +45,7 @@ pub(crate) struct ListOptions {
 /// Whether to repeat the request.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub(crate) struct WatchOption {
-    /// Show the result again whenever it changes; with --json one document per line
+    /// Show the result again whenever it changes; with -o json one document per line
     #[arg(long)]
     watch: bool,
 }
@@ -65,7 +66,7 @@ impl Client {
             Ok(document)
         };
         self.show(options.again, ask, |document, output| list.text(document, output))?;
-        if has_more.get() && !self.output.json {
+        if has_more.get() && !matches!(self.output.format, Format::Json | Format::Yaml) {
             note("More items exist. Show all with --all, or more with --limit N.");
         }
         Ok(())
@@ -81,13 +82,13 @@ impl Client {
         let output = self.output;
         let mut current = ask()?;
         if !again.watch {
-            if output.json {
-                return output.json(&current);
+            if output.is_document() {
+                return output.document(&current);
             }
             return output.write(&text(&current, output));
         }
-        let tell = |value: &Value| match output.json {
-            true => output.json_line(value),
+        let tell = |value: &Value| match output.is_document() {
+            true => output.document_line(value),
             false => output.anew(&text(value, output)),
         };
         tell(&current)?;

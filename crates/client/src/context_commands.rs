@@ -202,8 +202,8 @@ pub(crate) fn run(
         Command::List => {
             let to_json = |(name, context): (&String, &Context)| json!({"name": name, "server": context.server, "by": context.key.kind(), "current": contexts.current.as_ref() == Some(name)});
             let all: Vec<Value> = contexts.contexts.iter().map(to_json).collect();
-            if output.json {
-                return output.json(&Value::Array(all));
+            if output.is_document() {
+                return output.document(&Value::Array(all));
             }
             if all.is_empty() {
                 return output.line(

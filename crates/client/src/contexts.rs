@@ -139,7 +139,7 @@ impl Contexts {
                     .to_owned(),
                 names => format!("Known contexts: {}.", names.join(", ")),
             };
-            Failure::Nothing(format!("Context {name} does not exist. {known}"))
+            Failure::Nothing(format!("Context {name:?} does not exist. {known}"))
         })
     }
 

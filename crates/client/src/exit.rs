@@ -97,8 +97,13 @@ impl Failure {
     pub(crate) fn with_commit_command(self, review: ReviewId) -> Self {
         match self {
             Self::Refused(mut problem) if problem.code == "name_not_typed" => {
-                problem.detail =
-                    format!("{} Run: gantry review commit {review} --name NAME", problem.detail);
+                let asked = problem.errors.iter().find(|finding| finding.at == "name");
+                let name = asked.and_then(|it| it.detail.strip_prefix("Type ")?.strip_suffix('.'));
+                problem.detail = format!(
+                    "{} Run: gantry review commit {review} --name {}",
+                    problem.detail,
+                    name.unwrap_or("NAME")
+                );
                 Self::Refused(problem)
             }
             other => other,

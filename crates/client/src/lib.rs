@@ -20,22 +20,26 @@ mod background_tasks;
 mod blueprints;
 mod catalog;
 mod client;
+mod completion;
 mod context_commands;
 mod contexts;
 mod deployments;
 mod events;
 mod exit;
 mod input;
+mod jigs;
 mod manual;
 mod names;
 mod nodes;
 mod output;
 mod overview;
 mod people;
+mod policy;
 mod proposals;
 mod request;
 mod reviews;
 mod runs;
+mod script_diff;
 mod search;
 mod server;
 mod time;
@@ -45,16 +49,19 @@ mod workers;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args as _, FromArgMatches as _, Subcommand, ValueEnum as _};
 
 pub use audit::{Audit, AuditChain, AuditExport, AuditList};
+pub use completion::complete;
 pub use contexts::config_folder;
 pub use exit::{CALLED_WRONGLY, NOT_SO};
 
 use client::Client;
 use contexts::{Contexts, Secret, ServerSettings};
 use exit::{Failure, Outcome};
-use output::{OutputFormat, note};
+use output::{Format, OutputFormat, note, yaml};
 use server::Server;
 
 /// A command for a server or about servers.
@@ -68,6 +75,8 @@ pub enum Command {
     Me,
     /// Show an overview: counts, stuck steps, reviews, latest commits, queue
     Overview(overview::Show),
+    /// Show the graph of all deployments in topological order
+    Graph(deployments::graph::GraphArgs),
     /// Show and manage deployments
     #[command(subcommand)]
     Deployment(deployments::Deployment),
@@ -106,6 +115,10 @@ pub enum Command {
     /// Show and cancel runs
     #[command(subcommand)]
     Run(runs::Run),
+    /// Propose to run steps again: some, a slice of a deployment, or all stale ones
+    Rerun(runs::rerun::Rerun),
+    /// Retry failed steps of a deployment, a blueprint or a node
+    Retry(runs::rerun::Retry),
     /// Print a run's log; exits with the run's result
     Logs(runs::logs::Logs),
     /// Show and import barclamps on the server
@@ -117,7 +130,7 @@ pub enum Command {
     /// Show workers
     Workers(workers::Workers),
     /// Show the background tasks of servers and workers, failing ones first
-    BackgroundTasks(overview::Show),
+    BackgroundTasks(background_tasks::BackgroundTasks),
     /// Manage people, their permissions and sign-in links
     #[command(subcommand)]
     Person(people::Person),
@@ -135,13 +148,16 @@ pub enum Command {
     Session(people::sessions::Session),
     /// Find deployments, nodes, roles, runs, reviews and people by part of the name, or by number
     Search(search::Search),
-    /// Show the approval policy in force
-    Policy(overview::Show),
+    /// Show the approval policy in force, or propose a change of it
+    Policy(policy::PolicyArgs),
+    /// Show jigs, and propose to turn them on or off
+    #[command(subcommand)]
+    Jig(jigs::Jig),
     /// Turn execution on or off for all deployments
     Execution(overview::Execution),
     /// Send any request to /api/v1, by method and path
     Api(request::Api),
-    /// Print shell completions
+    /// Print the setup of completions for a shell
     Completions(manual::Completions),
     /// Write manual pages, one per command
     Man(manual::Man),
@@ -168,18 +184,30 @@ struct Options {
     /// Allow plain HTTP to other machines; your credentials can be read in transit
     #[arg(long, global = true, help_heading = "Server selection")]
     insecure_http: bool,
-    /// Print JSON: one document, or one per line for continuous output
+    /// Format of the result
+    #[arg(short, long, global = true, value_name = "FORMAT", value_enum, conflicts_with = "json")]
+    output: Option<Format>,
+    /// Short for --output json
     #[arg(long, global = true)]
     json: bool,
 }
 
 impl Options {
-    fn of(matches: &ArgMatches) -> Self {
-        let defaults = || Self { context: None, server: None, insecure_http: false, json: false };
-        matches
-            .subcommand()
-            .and_then(|(_, matches)| Self::from_arg_matches(matches).ok())
-            .unwrap_or_else(defaults)
+    /// The options before and after the command. clap copies those before it to the command.
+    fn of(matches: &ArgMatches) -> Outcome<Self> {
+        let below = matches.subcommand().map_or(matches, |(_, matches)| matches);
+        let options =
+            Self::from_arg_matches(below).map_err(|error| Failure::Usage(error.to_string()))?;
+        if options.context.is_some() && options.server.is_some() {
+            return Err(Failure::Usage(
+                "--context and --server can't be used together. Use one of them.".into(),
+            ));
+        }
+        Ok(options)
+    }
+
+    fn format(&self) -> Format {
+        self.output.unwrap_or(if self.json { Format::Json } else { Format::Text })
     }
 
     fn server_settings(&self) -> ServerSettings {
@@ -200,56 +228,137 @@ impl Options {
 /// Adds the options of all client commands to the program.
 #[must_use]
 pub fn with_options(program: clap::Command) -> clap::Command {
+    let names = command_names();
+    let names = names.iter().filter(|name| program.find_subcommand(name).is_some());
+    let names: Vec<String> = names.cloned().collect();
+    let add_options = |program: clap::Command, name: &String| {
+        program.mut_subcommand(name, |command| with_aliases(Options::augment_args(command)))
+    };
+    let program = names.iter().fold(program, add_options);
+    // Not global here, because the other commands have no such options.
+    program.args(option_args().into_iter().map(|arg| arg.global(false)))
+}
+
+/// The commands that have the options. `audit` also has commands without a server.
+fn command_names() -> Vec<String> {
     #[derive(Debug, clap::Parser)]
     struct ClientCommands {
         #[command(subcommand)]
         _command: Command,
     }
     let own = <ClientCommands as clap::CommandFactory>::command();
-    let names: Vec<String> =
-        own.get_subcommands().map(|command| command.get_name().to_owned()).collect();
-    let add_options =
-        |program: clap::Command, name: &String| program.mut_subcommand(name, Options::augment_args);
-    let audit = "audit".to_owned();
-    let has_audit = program.find_subcommand(&audit).is_some();
-    names.iter().chain(has_audit.then_some(&audit)).fold(program, add_options)
+    let names = own.get_subcommands().map(|command| command.get_name().to_owned());
+    names.chain(["audit".to_owned()]).collect()
+}
+
+/// Adds plural and short names.
+fn with_aliases(command: clap::Command) -> clap::Command {
+    let aliases: &[&'static str] = match command.get_name() {
+        "barclamp" => &["barclamps"],
+        "blueprint" => &["blueprints"],
+        "context" => &["contexts"],
+        "deployment" => &["deployments", "deploy"],
+        "jig" => &["jigs"],
+        "list" => &["ls"],
+        "node" => &["nodes"],
+        "noderole" => &["noderoles"],
+        "person" => &["people"],
+        "proposal" => &["proposals"],
+        "remove" => &["rm"],
+        "review" => &["reviews"],
+        "role" => &["roles"],
+        "run" => &["runs"],
+        "service" => &["services"],
+        "session" => &["sessions"],
+        "token" => &["tokens"],
+        _ => &[],
+    };
+    command.visible_aliases(aliases.iter().copied()).mut_subcommands(|below| {
+        // `deployment noderoles` is no plural of a noun.
+        match below.get_name() {
+            "list" | "remove" => with_aliases(below),
+            "token" => below.mut_subcommands(with_aliases),
+            _ => below,
+        }
+    })
+}
+
+fn option_args() -> Vec<clap::Arg> {
+    Options::augment_args(clap::Command::new("")).get_arguments().cloned().collect()
+}
+
+/// Checks that the options before the command are options of the command.
+///
+/// # Errors
+/// If they are not.
+pub fn check_options(matches: &ArgMatches, program: &mut clap::Command) -> Result<(), clap::Error> {
+    let Some((name, _)) = matches.subcommand() else { return Ok(()) };
+    let is_given = |arg: &clap::Arg| {
+        matches.value_source(arg.get_id().as_str()) == Some(ValueSource::CommandLine)
+    };
+    if command_names().iter().any(|known| known == name) {
+        return Ok(());
+    }
+    let Some(given) = option_args().into_iter().find(is_given) else { return Ok(()) };
+    let long = given.get_long().unwrap_or_default();
+    Err(program
+        .error(ErrorKind::UnknownArgument, format!("`gantry {name}` has no option --{long}")))
 }
 
 /// Runs a command. `matches` are those of the whole command line; `program` is its definition.
 pub fn run(command: &Command, matches: &ArgMatches, program: clap::Command) -> ExitCode {
-    let options = Options::of(matches);
-    end(done(command, &options, program), options.json)
+    match Options::of(matches) {
+        Ok(options) => end(done(command, &options, program), options.format()),
+        Err(failure) => end(Err(failure), Format::Text),
+    }
 }
 
 /// Runs an audit command that needs a server.
 pub fn run_audit(command: &Audit, matches: &ArgMatches) -> ExitCode {
-    let options = Options::of(matches);
-    let done = client(&options).and_then(|(client, _)| audit::audit(&client, command));
-    end(done, options.json)
+    match Options::of(matches) {
+        Ok(options) => {
+            let done = client(&options).and_then(|(client, _)| audit::audit(&client, command));
+            end(done, options.format())
+        }
+        Err(failure) => end(Err(failure), Format::Text),
+    }
 }
 
-/// Ends after an invalid command line or a request for help. With `--json`, the error is JSON like
-/// all others.
+/// Ends after an invalid command line or a request for help. With `--output json` or `yaml`, the
+/// error is a document like all others.
 pub fn usage_error(error: &clap::Error, line: &[OsString]) -> ExitCode {
-    if !error.use_stderr() || !wants_json(line) {
+    let format = wanted_format(line);
+    if !error.use_stderr() || !matches!(format, Format::Json | Format::Yaml) {
         error.exit()
     }
     let text = error.to_string();
-    end(Err(Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned())), true)
+    end(Err(Failure::Usage(text.trim_start_matches("error: ").trim_end().to_owned())), format)
 }
 
-/// Whether an invalid command line asks for JSON, as far as that can be determined.
-fn wants_json(line: &[OsString]) -> bool {
-    line.iter().take_while(|word| word.as_os_str() != "--").any(|word| word.as_os_str() == "--json")
+/// The format that an invalid command line asks for, as far as that can be determined.
+fn wanted_format(line: &[OsString]) -> Format {
+    let words: Vec<&str> = line
+        .iter()
+        .map(|word| word.to_str().unwrap_or_default())
+        .take_while(|w| *w != "--")
+        .collect();
+    let format = |text: &str| Format::from_str(text.trim_start_matches('='), true).ok();
+    let named = words.iter().enumerate().find_map(|(at, word)| match *word {
+        "--json" => Some(Format::Json),
+        "-o" | "--output" => format(words.get(at + 1)?),
+        _ => format(word.strip_prefix("--output=").or_else(|| word.strip_prefix("-o"))?),
+    });
+    named.unwrap_or_default()
 }
 
-fn end(done: Outcome, json: bool) -> ExitCode {
+fn end(done: Outcome, format: Format) -> ExitCode {
     let Err(failure) = done else { return ExitCode::SUCCESS };
     let text = failure.to_string();
-    match json {
+    match format {
         _ if text.is_empty() => {}
-        true => note(&failure.as_json().to_string()),
-        false => note(&format!("gantry: {text}")),
+        Format::Json => note(&failure.as_json().to_string()),
+        Format::Yaml => note(yaml::text(&failure.as_json()).trim_end()),
+        _ => note(&format!("gantry: {text}")),
     }
     ExitCode::from(failure.code())
 }
@@ -275,11 +384,11 @@ fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
         )));
     }
     let server = Server::new(selected.address, selected.key);
-    Ok((Client { server, output: OutputFormat::new(options.json) }, selected.context))
+    Ok((Client { server, output: OutputFormat::new(options.format()) }, selected.context))
 }
 
 fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome {
-    let output = OutputFormat::new(options.json);
+    let output = OutputFormat::new(options.format());
     match command {
         Command::Context(command) => {
             return context_commands::run(
@@ -289,7 +398,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
                 command,
             );
         }
-        Command::Completions(args) => return manual::completions(output, args, program),
+        Command::Completions(args) => return manual::completions(output, args),
         Command::Man(args) => return manual::man(output, args, program),
         Command::ExitCodes => return output.line(exit::EXIT_CODES),
         _ => {}
@@ -302,6 +411,7 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         }
         Command::Me => people::me(client),
         Command::Overview(show) => overview::overview(client, show),
+        Command::Graph(wanted) => deployments::graph::graph(client, "/graph", wanted),
         Command::Deployment(command) => deployments::deployment(client, command),
         Command::Node(command) => nodes::node(client, command),
         Command::Noderole(command) => nodes::noderoles::noderole(client, command),
@@ -322,13 +432,16 @@ fn done(command: &Command, options: &Options, program: clap::Command) -> Outcome
         Command::Role(command) => catalog::roles::role(client, command),
         Command::Search(args) => search::search(client, args),
         Command::Workers(args) => workers::workers(client, args),
-        Command::BackgroundTasks(show) => background_tasks::background_tasks(client, show),
+        Command::BackgroundTasks(args) => background_tasks::background_tasks(client, args),
         Command::Person(command) => people::person(client, command),
         Command::Service(command) => people::services::service(client, command),
         Command::Token(command) => people::tokens::token(client, command),
         Command::Passkey(command) => people::passkeys::passkey(client, command),
         Command::Session(command) => people::sessions::session(client, context.as_deref(), command),
-        Command::Policy(show) => overview::policy(client, show),
+        Command::Policy(args) => policy::policy(client, args),
+        Command::Jig(command) => jigs::jig(client, command),
+        Command::Rerun(args) => runs::rerun::rerun(client, args),
+        Command::Retry(args) => runs::rerun::retry(client, args),
         Command::Execution(args) => overview::execution(client, args),
         Command::Api(api) => request::api(client, api),
     }

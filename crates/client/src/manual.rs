@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use clap_complete::Shell;
+use clap_complete::env::Shells;
 
 use crate::exit::{Failure, Outcome};
 use crate::output::OutputFormat;
@@ -20,14 +21,18 @@ pub(crate) struct Man {
     folder: PathBuf,
 }
 
-pub(crate) fn completions(
-    output: OutputFormat,
-    wanted: &Completions,
-    mut command: clap::Command,
-) -> Outcome {
-    let mut text = Vec::new();
-    clap_complete::generate(wanted.shell, &mut command, "gantry", &mut text);
-    output.raw(&String::from_utf8_lossy(&text))
+/// Prints the registration of the program as its own completer.
+pub(crate) fn completions(output: OutputFormat, wanted: &Completions) -> Outcome {
+    output.raw(&registration(wanted.shell)?)
+}
+
+fn registration(shell: Shell) -> Outcome<String> {
+    let (mut text, name) = (Vec::new(), shell.to_string());
+    let unsupported = || Failure::Usage(format!("There are no completions for {name}."));
+    let shells = Shells::builtins();
+    let completer = shells.completer(&name).ok_or_else(unsupported)?;
+    completer.write_registration("COMPLETE", "gantry", "gantry", "gantry", &mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Writes a page for each command, for example `gantry-node-list.1`.
@@ -75,16 +80,14 @@ mod tests {
     fn every_command_has_a_manual_page() {
         let folder = tempfile::tempdir().unwrap();
         let wanted = Man { folder: folder.path().join("man") };
-        man(OutputFormat::new(true), &wanted, Program::command()).unwrap();
+        man(OutputFormat::new(crate::output::Format::Json), &wanted, Program::command()).unwrap();
         for page in ["gantry.1", "gantry-node.1", "gantry-node-token-create.1", "gantry-converge.1"]
         {
             let text = std::fs::read_to_string(wanted.folder.join(page)).unwrap();
             assert!(text.contains(".SH NAME"), "{page}: {text}");
         }
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish, Shell::Elvish, Shell::PowerShell] {
-            let mut text = Vec::new();
-            clap_complete::generate(shell, &mut Program::command(), "gantry", &mut text);
-            assert!(String::from_utf8(text).unwrap().contains("converge"), "{shell}");
+            assert!(registration(shell).unwrap().contains("COMPLETE"), "{shell}");
         }
     }
 

@@ -83,7 +83,7 @@ fn named(
     })?;
     let near = near(name, all.iter().map(|lookup| lookup.name.as_str()));
     Err(Failure::Nothing(format!(
-        "Deployment {name} does not exist{near}.\nList all deployments with `gantry deployment \
+        "Deployment {name:?} does not exist{near}.\nList all deployments with `gantry deployment \
          list`."
     )))
 }
@@ -172,7 +172,7 @@ fn find_by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n s
         labels.entry(label(&node.fqdn)).or_default().push(node);
     }
     let known = || all.iter().flat_map(|node| [node.fqdn.as_str(), label(&node.fqdn)]);
-    let none = |name: &str| format!("Node {name} does not exist{}.", near(name, known()));
+    let none = |name: &str| missing_node(name, &near(name, known()));
     let lookup = |name: &'n str| {
         (name, only(name, labels.get(name).map(Vec::as_slice).unwrap_or_default(), none))
     };
@@ -218,7 +218,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
         let found = deployments(server, &[], true)?.into_iter().find(|found| found.id == of);
         return match found {
             Some(found) => phantom_node(server, &found).map(Ok),
-            None => Ok(Err(format!("Node {name} does not exist."))),
+            None => Ok(Err(missing_node(name, ""))),
         };
     }
     let mut candidates: Vec<NodeSummary> = Vec::new();
@@ -239,7 +239,12 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
         candidates.iter().filter(|node| label(&node.fqdn) == name).collect();
     let near =
         if matching.is_empty() { suggest_nodes(server, name, &candidates)? } else { String::new() };
-    Ok(only(name, &matching, |name| format!("Node {name} does not exist{near}.")))
+    Ok(only(name, &matching, |name| missing_node(name, &near)))
+}
+
+/// `near` is a suggestion, or empty.
+fn missing_node(name: &str, near: &str) -> String {
+    format!("Node {name:?} does not exist{near}.\nList all nodes with `gantry node list`.")
 }
 
 /// The phantom node of a deployment. The list of nodes does not have it.
@@ -301,7 +306,7 @@ pub(crate) fn person(server: &Server, name: &str) -> Outcome<String> {
     )?;
     let none = || {
         Failure::Nothing(format!(
-            "Person {name} does not exist{near}.\nList all people with `gantry person list`."
+            "Person {name:?} does not exist{near}.\nList all people with `gantry person list`."
         ))
     };
     found.ok_or_else(none)
@@ -317,7 +322,7 @@ pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
     )?;
     let none = || {
         Failure::Nothing(format!(
-            "Worker {name} does not exist{near}.\nList all workers with `gantry workers`."
+            "Worker {name:?} does not exist{near}.\nList all workers with `gantry workers`."
         ))
     };
     found.ok_or_else(none)
@@ -416,7 +421,10 @@ mod tests {
             (&said["n2.edge"], &said["n3.demo"]),
             (&Ok("n2.edge".into()), &Ok("n3.demo".into()))
         );
-        assert_eq!(said["n4"], no("Node n4 does not exist."));
+        assert_eq!(
+            said["n4"],
+            no("Node \"n4\" does not exist.\nList all nodes with `gantry node list`.")
+        );
     }
 
     #[test]

@@ -28,10 +28,6 @@ pub(crate) fn overview(client: &Client, show: &Show) -> Outcome {
     client.show(show.again, || client.server.get("/overview"), overview_text)
 }
 
-pub(crate) fn policy(client: &Client, show: &Show) -> Outcome {
-    client.show(show.again, || client.server.get("/policy"), |value, _| outline(value))
-}
-
 #[derive(Debug, Args)]
 pub(crate) struct Execution {
     /// New state of execution
@@ -89,11 +85,15 @@ pub(crate) fn overview_text(response: &Value, output: OutputFormat) -> String {
         ),
         ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
     ]);
+    for rollout in &told.rollouts {
+        text +=
+            &format!("  rollout of blueprint {}: {}\n", rollout.blueprint.number, rollout.text());
+    }
     if !told.commits.is_empty() {
         text += &format!(
             "\n{}\n{}",
             output.heading("Last commits"),
-            commits(&told.commits).text(output)
+            commits(&told.commits, output).text(output)
         );
     }
     if !told.stuck.is_empty() {
@@ -112,7 +112,7 @@ fn counted<const N: usize>(all: i64, parts: [(i64, &str); N]) -> String {
     format!("{all}{}", parts.collect::<String>())
 }
 
-fn commits(blueprints: &[BlueprintSummary]) -> Table {
+fn commits(blueprints: &[BlueprintSummary], output: OutputFormat) -> Table {
     let mut table = Table::new(["BLUEPRINT", "DEPLOYMENT", "TITLE", "BY", "AT"]);
     for target in blueprints {
         let by = actor_name(target.by.as_deref()).to_owned();
@@ -122,7 +122,7 @@ fn commits(blueprints: &[BlueprintSummary]) -> Table {
             deployment,
             target.title.clone(),
             by,
-            moment_of(target.at.0),
+            output.time_of(target.at.0),
         ]);
     }
     table
@@ -141,7 +141,7 @@ mod tests {
             "steps": {"blocked": 0, "todo": 0, "transition": 0, "active": 5, "error": 1}, "stuck": [],
             "reviews": {"count": 1, "more": true}, "open_reviews": 2, "commits": [], "queue": {"queued": 0, "running": 4, "oldest": null},
             "workers": {"alive": 1, "capacity": 8}, "hours": [], "first_steps": null});
-        let text = overview_text(&view, OutputFormat::new(false));
+        let text = overview_text(&view, OutputFormat::default());
         for line in [
             "Blueprint 3, execution is off: no steps start\n",
             "  deployments  2, 1 on hold\n",

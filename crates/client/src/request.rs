@@ -42,7 +42,7 @@ pub(crate) fn api(client: &Client, api: &Api) -> Outcome {
     let with = RequestOptions { body, if_match: api.if_match.clone(), accept: None };
     let text = client.server.ask(&api.method, &api.path, &with)?.text;
     match serde_json::from_str::<Value>(&text) {
-        Ok(value) => client.output.json(&value),
+        Ok(value) => client.output.document(&value),
         Err(_) => client.output.write(&text),
     }
 }

@@ -5,6 +5,7 @@ use clap::Args;
 use crate::address::Query;
 use crate::client::Client;
 use crate::exit::Outcome;
+use crate::names::from_one;
 use crate::output::list::{List, word};
 use crate::output::said;
 
@@ -13,16 +14,20 @@ use crate::output::said;
 pub(crate) struct Search {
     /// Part of a name or a title, or a number
     text: String,
+    /// Maximum number of results of each kind, from 1 to 200 [default: 8]
+    #[arg(long, value_name = "N", value_parser = from_one::<i64>, allow_negative_numbers = true)]
+    limit: Option<i64>,
 }
 
 pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
-    let place = Query::default().with("q", args.text.as_str()).behind("/search");
+    let place =
+        Query::default().with("q", args.text.as_str()).with("limit", args.limit).behind("/search");
     let results = client.server.get(&place)?;
     let more: Vec<String> = results["more"].as_array().into_iter().flatten().map(said).collect();
     let mut text = hit_list().text(&results, client.output);
     if !more.is_empty() {
         text.push_str(&format!(
-            "More results of these kinds exist: {}. Use a longer search text.\n",
+            "More results of these kinds exist: {}. Use a longer search text, or a higher --limit.\n",
             more.join(", ")
         ));
     }
@@ -36,14 +41,16 @@ pub(crate) fn hit_list() -> List {
         items: "hits",
         cursor: "",
         columns: &[
-            ("KIND", |v| word(v, "kind")),
-            ("ID", |v| word(v, "id")),
-            ("NAME", |v| {
+            ("KIND", |v, _| word(v, "kind")),
+            ("ID", |v, _| word(v, "id")),
+            ("NAME", |v, _| {
                 let named =
                     ["name", "fqdn", "title", "role"].iter().find(|name| v[**name].is_string());
                 named.map(|name| word(v, name)).unwrap_or_default()
             }),
-            ("IN", |v| word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })),
+            ("IN", |v, _| {
+                word(v, if v["barclamp"].is_string() { "barclamp" } else { "deployment" })
+            }),
         ],
         none: "Nothing found.",
     }

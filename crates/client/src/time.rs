@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use api::At;
+
 /// Parses a duration: `90s`, `30m`, `2h`, `7d`. A plain number is seconds.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("invalid duration {text:?}, use for example 90s, 30m, 2h or 7d");
@@ -21,8 +23,8 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Unix time of the year 1, the earliest time that servers accept.
 const YEAR_1: i64 = -62_135_596_800;
 
-/// Parses a date and time, or an age, to milliseconds since 1970.
-pub(crate) fn moment(text: &str) -> Result<i64, String> {
+/// Parses a date and time, or an age, to a time.
+pub(crate) fn moment(text: &str) -> Result<At, String> {
     let wrong = || {
         format!("invalid time {text:?}, use for example 2026-09-22T14:00:00Z, or an age such as 2h")
     };
@@ -37,7 +39,7 @@ pub(crate) fn moment(text: &str) -> Result<i64, String> {
     if at.unix_timestamp() < YEAR_1 {
         return Err(format!("the time {text:?} is before the year 1"));
     }
-    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).map_err(|_| wrong())
+    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).map(At).map_err(|_| wrong())
 }
 
 #[cfg(test)]
@@ -59,8 +61,8 @@ mod tests {
 
     #[test]
     fn times_are_dates_or_ages() {
-        assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(1_000));
-        assert_eq!(moment("1970-01-01T01:00:00+01:00"), Ok(0));
+        assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(At(1_000)));
+        assert_eq!(moment("1970-01-01T01:00:00+01:00"), Ok(At(0)));
         assert!(moment("1h").unwrap() < moment("1s").unwrap());
         assert!(moment("99999999h").unwrap_err().contains("before the year 1"));
         assert!(

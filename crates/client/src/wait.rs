@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use api::blueprints::{BlueprintView, Progress};
 use api::deployments::DeploymentSummary;
-use api::overview::{BlueprintView, DeploymentProgress, Progress};
+use api::overview::DeploymentProgress;
 use api::pending::PendingPage;
 use api::reviews::ReviewState;
 use api::runs::StateCounts;
@@ -301,7 +302,7 @@ pub(crate) fn chosen(
         None => {
             let near = names::near(name, known.keys().copied());
             Err(Failure::Nothing(format!(
-                "Deployment {name} does not exist{near}.\nList all deployments with `gantry \
+                "Deployment {name:?} does not exist{near}.\nList all deployments with `gantry \
                  deployment list`."
             )))
         }
@@ -356,6 +357,8 @@ pub(crate) fn add(all: &mut StateCounts, more: &StateCounts) {
     all.transition += more.transition;
     all.active += more.active;
     all.error += more.error;
+    all.stale += more.stale;
+    all.unchecked += more.unchecked;
 }
 
 /// The result once nothing more happens without human action.
@@ -363,9 +366,9 @@ fn settled(client: &Client, these: &[DeploymentProgress]) -> Outcome {
     let output = client.output;
     let with = |way: Progress| these.iter().filter(move |one| one.progress == way);
     let stuck_names: Vec<&str> = with(Progress::Stuck).map(|one| one.deployment.as_str()).collect();
-    if output.json {
+    if output.is_document() {
         let to_json = |one: &DeploymentProgress| json!({"deployment": one.deployment, "steps": one.steps, "converged": one.progress == Progress::Converged});
-        output.json(&Value::Array(these.iter().map(to_json).collect()))?;
+        output.document(&Value::Array(these.iter().map(to_json).collect()))?;
     } else {
         for one in with(Progress::Converged) {
             output.line(&format!(
@@ -394,7 +397,7 @@ mod tests {
     use super::*;
 
     fn counts(blocked: i64, todo: i64, transition: i64, active: i64, error: i64) -> StateCounts {
-        StateCounts { blocked, todo, transition, active, error, stale: 0 }
+        StateCounts { blocked, todo, transition, active, error, ..StateCounts::default() }
     }
 
     fn deployment(name: &str, steps: StateCounts) -> DeploymentSummary {

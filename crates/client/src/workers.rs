@@ -1,22 +1,26 @@
 //! Commands for workers.
 
 use api::workers::WorkerView;
-use clap::Args;
+use clap::{Args, Subcommand};
 use engine::counting::many;
 use serde::Deserialize as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::address::{Query, part};
+use crate::args::ReasonArgs;
 use crate::client::{Client, ListOptions};
 use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{OutputFormat, comma_separated, facts, moment, moment_of, plain};
+use crate::output::{OutputFormat, comma_separated, facts, moment_of, plain};
 
 /// Workers, which execute runs.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Workers {
+    #[command(subcommand)]
+    command: Option<WorkerCommand>,
     /// Show only this worker, by name or id
     #[arg(value_name = "WORKER", conflicts_with_all = ["alive", "phase", "name", "limit", "all", "sort"])]
     worker: Option<String>,
@@ -33,7 +37,41 @@ pub(crate) struct Workers {
     much: ListOptions,
 }
 
+#[derive(Debug, Subcommand)]
+enum WorkerCommand {
+    /// Drain a worker: it finishes its runs and takes no further ones
+    Drain {
+        /// Name or id of the worker
+        worker: String,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+    /// End the drain of a worker: it takes runs again
+    Resume {
+        /// Name or id of the worker
+        worker: String,
+        #[command(flatten)]
+        because: ReasonArgs,
+    },
+}
+
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
+    let change = |worker: &str, verb: &str, because: &ReasonArgs, told: &str| {
+        let id = names::worker(&client.server, worker)?;
+        let place = format!("/workers/{}/{verb}", part(&id));
+        let response = client.server.post(&place, json!({"reason": because.reason}))?;
+        client.output.either(&response, &format!("Worker {worker} {told}"))
+    };
+    match &wanted.command {
+        Some(WorkerCommand::Drain { worker, because }) => {
+            let told = "takes no further runs. It is drained when its last run has ended.";
+            return change(worker, "drain", because, told);
+        }
+        Some(WorkerCommand::Resume { worker, because }) => {
+            return change(worker, "resume", because, "takes runs again.");
+        }
+        None => {}
+    }
     if let Some(worker) = &wanted.worker {
         let place = format!("/workers/{}", part(&names::worker(&client.server, worker)?));
         return client.show(wanted.much.again, || client.server.get(&place), worker_text);
@@ -55,6 +93,7 @@ pub(crate) fn worker_text(response: &Value, output: OutputFormat) -> String {
     format!("{name} {}, {heard}\n", told.phase.as_str())
         + &facts([
             ("reason", told.reason.clone().unwrap_or_default()),
+            ("drain", drain_text(&told)),
             ("leased", format!("{} of {}", told.leased, many(told.capacity, "run"))),
             ("runs", comma_separated(&told.runs) + &more),
             ("jigs", told.jigs.join(", ")),
@@ -67,20 +106,40 @@ pub(crate) fn worker_text(response: &Value, output: OutputFormat) -> String {
         ])
 }
 
+fn drain_text(told: &WorkerView) -> String {
+    let Some(drain) = &told.drain else { return String::new() };
+    let state = match drain.drained {
+        true => "drained".to_owned(),
+        false => format!("draining, {} left", many(told.leased, "run")),
+    };
+    format!("{state}, by {} since {}: {}", drain.by, moment_of(drain.since.0), drain.reason)
+}
+
+/// The state of a drain in a list.
+fn drain_word(worker: &Value) -> String {
+    let drain = &worker["drain"];
+    match (drain.is_object(), drain["drained"].as_bool()) {
+        (false, _) => String::new(),
+        (true, Some(true)) => "drained".to_owned(),
+        (true, _) => "draining".to_owned(),
+    }
+}
+
 pub(crate) fn worker_list() -> List {
     List {
         path: "/workers".into(),
         items: "workers",
         cursor: "before",
         columns: &[
-            ("NAME", |v| word(v, "name")),
-            ("ALIVE", |v| word(v, "alive")),
-            ("PHASE", |v| word(v, "phase")),
-            ("RUNS", |v| format!("{} of {}", word(v, "leased"), word(v, "capacity"))),
-            ("HOST", |v| word(v, "host")),
-            ("VERSION", |v| word(v, "version")),
-            ("LAST HEARTBEAT", |v| moment(&v["last_heartbeat"])),
-            ("REASON", |v| word(v, "reason")),
+            ("NAME", |v, _| word(v, "name")),
+            ("ALIVE", |v, _| word(v, "alive")),
+            ("PHASE", |v, _| word(v, "phase")),
+            ("DRAIN", |v, _| drain_word(v)),
+            ("RUNS", |v, _| format!("{} of {}", word(v, "leased"), word(v, "capacity"))),
+            ("HOST", |v, _| word(v, "host")),
+            ("VERSION", |v, _| word(v, "version")),
+            ("LAST HEARTBEAT", |v, o| o.time(&v["last_heartbeat"])),
+            ("REASON", |v, _| word(v, "reason")),
         ],
         none: "No workers found. Start one with `gantry worker`.",
     }
@@ -94,11 +153,11 @@ mod tests {
 
     #[test]
     fn worker_page_lists_leased_runs() {
-        let moment = 1_790_000_000_000_i64;
+        let moment = "2026-09-21T14:13:20Z";
         let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
             "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "last_heartbeat": moment,
-            "lease_until": moment, "reason": null});
-        let text = worker_text(&view, OutputFormat::new(false));
+            "lease_until": moment, "reason": null, "drain": null, "may_drain": {"allowed": true, "reason": null}});
+        let text = worker_text(&view, OutputFormat::default());
         for line in [
             "Worker w1: confirmed, alive\n",
             "  leased       5 of 8 runs\n",
@@ -109,17 +168,30 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line:?}: {text}");
         }
-        assert!(!text.contains("reason"), "{text}");
+        assert!(!text.contains("reason") && !text.contains("drain"), "{text}");
+        view["drain"] =
+            json!({"by": "ada", "since": moment, "reason": "an\nupgrade", "drained": false});
+        let text = worker_text(&view, OutputFormat::default());
+        let line =
+            "  drain        draining, 5 runs left, by ada since 2026-09-21 14:13:20Z: an upgrade\n";
+        assert!(text.contains(line), "{text}");
+        assert_eq!(drain_word(&view), "draining");
+        (view["drain"]["drained"], view["leased"]) = (json!(true), json!(0));
+        let text = worker_text(&view, OutputFormat::default());
+        assert!(text.contains("  drain        drained, by ada since "), "{text}");
+        assert_eq!(drain_word(&view), "drained");
+        view["drain"] = Value::Null;
+        assert_eq!(drain_word(&view), "");
         (view["alive"], view["leased"], view["runs"]) = (json!(false), json!(0), json!([]));
         (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
-        let text = worker_text(&view, OutputFormat::new(false));
+        let text = worker_text(&view, OutputFormat::default());
         assert!(
             text.starts_with("Worker w1: none, not alive\n  reason       it was stopped\n"),
             "{text}"
         );
         assert!(!text.contains("  runs"), "{text}");
         assert_eq!(
-            worker_text(&json!({"of": "another"}), OutputFormat::new(false)),
+            worker_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
             "printed as an outline"
         );

@@ -10,7 +10,7 @@ use serde_json::Value;
 const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// REST operations by the commands that use them.
-const COMMANDS: [(&str, &[&str]); 100] = [
+const COMMANDS: [(&str, &[&str]); 108] = [
     ("addNode", &["node add"]),
     ("addNodes", &["node add"]),
     ("addPerson", &["person add", "service add"]),
@@ -26,19 +26,39 @@ const COMMANDS: [(&str, &[&str]); 100] = [
     ("createToken", &["token create"]),
     ("disablePerson", &["person disable"]),
     ("discardProposal", &["proposal discard"]),
+    ("drainWorker", &["workers drain"]),
     ("dismissNotices", &["session dismiss-notices"]),
-    ("editProposal", &["proposal edit", "bind", "unbind", "apply"]),
+    (
+        "editProposal",
+        &[
+            "proposal edit",
+            "bind",
+            "unbind",
+            "apply",
+            "deployment create",
+            "deployment remove",
+            "deployment add-role",
+            "deployment remove-role",
+            "deployment use-version",
+            "node move",
+            "rerun",
+            "jig on",
+            "jig off",
+        ],
+    ),
     ("enablePerson", &["person enable"]),
     ("endOtherSessions", &["session end-others"]),
     ("endSession", &["session end"]),
     ("exportAudit", &["audit export"]),
     ("getBlueprint", &["blueprint show", "wait blueprint", "converge"]),
+    ("getBlueprintProgress", &["blueprint progress"]),
     ("getBoard", &["deployment show"]),
     ("getChangesSinceView", &["review since"]),
     ("getDeploymentGraph", &["deployment graph"]),
     ("getDeploymentProgress", &["wait deployment", "converge"]),
     ("getDiscussion", &["review discussion"]),
     ("getDraftedNoderole", &["proposal noderole"]),
+    ("getGraph", &["graph"]),
     ("getImpact", &["review impact"]),
     ("getMe", &["me"]),
     ("getNode", &["node show", "node token list"]),
@@ -53,6 +73,7 @@ const COMMANDS: [(&str, &[&str]); 100] = [
     ("getReviewDifference", &["review diff"]),
     ("getReviewGraph", &["review graph"]),
     ("getReviewReport", &["review report"]),
+    ("getReviewedNoderole", &["review noderole"]),
     ("getRole", &["role show"]),
     ("getRoleGraph", &["role graph"]),
     ("getRun", &["run show", "wait run"]),
@@ -71,6 +92,7 @@ const COMMANDS: [(&str, &[&str]); 100] = [
     ("listDeployments", &["deployment list"]),
     ("listHealthChecks", &["node health-checks"]),
     ("listImports", &["barclamp imports"]),
+    ("listJigs", &["jig list"]),
     ("listNodeNoderoles", &["node noderoles"]),
     ("listNodes", &["node list"]),
     ("listPending", &["pending"]),
@@ -82,6 +104,7 @@ const COMMANDS: [(&str, &[&str]); 100] = [
     ("listRoles", &["role list"]),
     ("listRuns", &["run list"]),
     ("listSessions", &["session list"]),
+    ("listSteps", &["noderole list", "rerun", "retry"]),
     ("listTokens", &["token list"]),
     ("listViewedChanges", &["review viewed"]),
     ("listWorkers", &["workers"]),
@@ -99,7 +122,9 @@ const COMMANDS: [(&str, &[&str]); 100] = [
     ("resetSecondFactor", &["person reset-second-factor"]),
     ("resolveThread", &["review resolve"]),
     ("restoreDeployment", &["deployment restore"]),
-    ("retryNoderole", &["noderole retry"]),
+    ("resumeWorker", &["workers resume"]),
+    ("retryBlueprint", &["blueprint retry"]),
+    ("retryNoderole", &["noderole retry", "retry"]),
     ("revokeNodeToken", &["node token revoke"]),
     ("revokePasskey", &["passkey revoke"]),
     ("revokeToken", &["token revoke"]),
@@ -114,12 +139,15 @@ const COMMANDS: [(&str, &[&str]); 100] = [
 ];
 
 /// REST operations without a command, with the reason.
-const NO_COMMAND: [(&str, &str); 16] = [
+const NO_COMMAND: [(&str, &str); 19] = [
     ("getDocument", "a description for programs: gantry api GET /openapi.json prints it"),
     (
         "watch",
         "what is watched and waited for listens to it: --watch, wait, converge, logs --follow",
     ),
+    ("createDeployment", "part of what apply does"),
+    ("getDeployment", "deployment list shows it"),
+    ("removeDeployment", "an edit of a proposal: proposal edit"),
     ("confirmTotp", "an authenticator app is set up in a browser"),
     ("startTotp", "an authenticator app is set up in a browser"),
     ("getSecondFactor", "part of what me shows"),
@@ -147,17 +175,13 @@ fn program() -> clap::Command {
     client::Command::augment_subcommands(clap::Command::new("gantry")).subcommand(audit)
 }
 
-/// All commands below this one that have no subcommands, by full name.
+/// All commands below this one that have no subcommands or arguments of their own, by full name.
 fn leaves(command: &clap::Command) -> Vec<(String, &clap::Command)> {
     let name = command.get_name();
-    if !command.has_subcommands() {
-        return vec![(name.to_owned(), command)];
-    }
-    command
-        .get_subcommands()
-        .flat_map(leaves)
-        .map(|(path, leaf)| (format!("{name} {path}"), leaf))
-        .collect()
+    let is_own = !command.has_subcommands() || command.get_positionals().next().is_some();
+    let own = is_own.then(|| (name.to_owned(), command));
+    let below = command.get_subcommands().flat_map(leaves);
+    own.into_iter().chain(below.map(|(path, leaf)| (format!("{name} {path}"), leaf))).collect()
 }
 
 /// Commands that need a server.

@@ -77,7 +77,8 @@ impl Installation {
             actors.push(people.sign_in_as_owner(name).await.unwrap());
         }
         let [ada, bo] = actors.try_into().unwrap();
-        let web = control.board(&ada, "web").await.unwrap().id;
+        let web =
+            control.board(&ada, "web", api::views::board::BoardQuery::default()).await.unwrap().id;
         let ids: Vec<(uuid::Uuid,)> =
             sqlx::query_as("SELECT id FROM node WHERE NOT phantom ORDER BY fqdn")
                 .fetch_all(database.owner())

@@ -2,8 +2,9 @@
 
 use api::Problem;
 use api::background_tasks::{
-    BackgroundTaskView, BackgroundTasks, MAX_TASKS, ProcessKind, ProcessView,
+    BackgroundTaskView, BackgroundTasks, BackgroundTasksQuery, MAX_TASKS, ProcessKind, ProcessView,
 };
+use api::listing::Limit;
 use store::background_tasks::{self, BackgroundTaskRow};
 
 use crate::Control;
@@ -13,14 +14,19 @@ use crate::text::at;
 
 impl Control {
     /// The background tasks of all servers and workers.
-    pub async fn background_tasks(&self, actor: &Actor) -> Result<BackgroundTasks, Problem> {
+    pub async fn background_tasks(
+        &self,
+        actor: &Actor,
+        query: &BackgroundTasksQuery,
+    ) -> Result<BackgroundTasks, Problem> {
         actor.require(Permission::Viewer)?;
+        let limit = Limit::rows(query.limit, MAX_TASKS);
         let mut connection = self.connection().await?;
-        let mut rows = background_tasks::background_tasks(&mut connection, MAX_TASKS as u64 + 1)
+        let mut rows = background_tasks::background_tasks(&mut connection, limit as u64 + 1)
             .await
             .map_err(from_store)?;
-        let more = rows.len() > MAX_TASKS;
-        rows.truncate(MAX_TASKS);
+        let more = rows.len() > limit;
+        rows.truncate(limit);
         Ok(BackgroundTasks {
             background_tasks: rows.into_iter().map(view).collect::<Result<_, _>>()?,
             more,

@@ -127,6 +127,14 @@ impl Present {
             .map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::in_full(&fqdn, name).into_owned())
     }
 
+    /// The name of a node in commands: a machine's full name, or `phantom:web`.
+    pub fn command_name(&self, fqdn: &str) -> String {
+        let name =
+            |id| self.skeleton.deployments.get(&id).map(|deployment| deployment.name.to_string());
+        Fqdn::parse(fqdn)
+            .map_or_else(|_| fqdn.to_owned(), |fqdn| phantom::name(&fqdn, name).into_owned())
+    }
+
     /// The parents that these differences name: existing noderoles, and those that the differences
     /// add or remove.
     pub fn parents<'d>(

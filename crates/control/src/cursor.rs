@@ -1,7 +1,7 @@
 //! Pagination: parsing of cursors, and pages of lists that are already in memory.
 
 use api::Problem;
-use api::listing::{Cursor, InvalidCursor, Key, Order, PAGE_SIZE, Sort};
+use api::listing::{Cursor, InvalidCursor, Key, Limit, Order, PAGE_SIZE, Sort};
 use store::Page;
 
 use crate::text::{plain, sentence};
@@ -36,6 +36,7 @@ fn refused(error: InvalidCursor) -> Problem {
 pub(crate) fn stored<S: Sort, R>(
     order: Order<S>,
     cursor: Option<&Cursor>,
+    limit: Option<Limit>,
     sort: store::Sort<R>,
 ) -> Result<Page<R>, Problem> {
     let key = |key| match key {
@@ -43,7 +44,12 @@ pub(crate) fn stored<S: Sort, R>(
         Key::Number(number) => store::Key::Number(number),
     };
     let after = behind(order, cursor)?.map(|keys| keys.into_iter().map(key).collect());
-    Ok(Page { sort, descending: order.descending, after, limit: PAGE_SIZE as u64 + 1 })
+    Ok(Page {
+        sort,
+        descending: order.descending,
+        after,
+        limit: Limit::rows(limit, PAGE_SIZE) as u64 + 1,
+    })
 }
 
 /// The cursor after a row of a stored list.
@@ -62,8 +68,9 @@ pub(crate) fn cut<S: Sort, R>(
     order: Order<S>,
     page: &Page<R>,
 ) -> Option<Cursor> {
-    let more = rows.len() > PAGE_SIZE;
-    rows.truncate(PAGE_SIZE);
+    let size = usize::try_from(page.limit).unwrap_or(usize::MAX).saturating_sub(1);
+    let more = rows.len() > size;
+    rows.truncate(size);
     rows.last().filter(|_| more).map(|row| after(order, page, row))
 }
 

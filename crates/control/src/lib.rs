@@ -52,6 +52,7 @@ pub use crate::nodes::node::{LOOKS, Seen};
 pub use crate::nodes::self_reports::Itself;
 pub use crate::proposals::change::{MAX_EDITS_PER_CALL, MAX_SINGLES};
 pub use overview::Numbers;
+pub use store::monitoring::{EndCursor, WorkerLoad};
 
 use std::path::Path;
 use std::sync::Arc;
@@ -129,6 +130,16 @@ impl Control {
         self.store.pool().begin().await.map_err(|e| from_store(e.into()))
     }
 
+    /// A transaction that reads one state of the database.
+    async fn snapshot(&self) -> Result<Transaction<'static, Postgres>, Problem> {
+        let mut view = self.begin().await?;
+        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            .execute(&mut *view)
+            .await
+            .map_err(|e| from_store(e.into()))?;
+        Ok(view)
+    }
+
     /// Limits CPU-bound work that counts for the actor.
     fn compute_for(&self, actor: &Actor) -> ComputeLimit {
         ComputeLimit::In(Arc::clone(&self.permits), Some(actor.person))
@@ -142,11 +153,7 @@ impl Control {
     /// Reads the present in one snapshot. A commit between two reads would pair an old plan with
     /// new base numbers. The caller must not have a connection.
     async fn present(&self) -> Result<Present, Problem> {
-        let mut transaction = self.begin().await?;
-        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            .execute(&mut *transaction)
-            .await
-            .map_err(|e| from_store(e.into()))?;
+        let mut transaction = self.snapshot().await?;
         let moment = self.kept.moment(&mut transaction).await?;
         // The transaction is read-only; the commit just ends it.
         transaction.commit().await.map_err(|e| from_store(e.into()))?;

@@ -5,6 +5,7 @@
 //! people by the queries of their lists.
 
 use api::Problem;
+use api::listing::Limit;
 use api::search::{HITS, Hit, HitKind, MAX_QUERY_CHARS, SearchQuery, SearchResults};
 use engine::catalog::version::newest;
 use engine::cluster::{SkeletonDeployment, SkeletonNode};
@@ -41,10 +42,10 @@ fn fit(name: &str, text: &str) -> Option<Fit> {
 }
 
 /// The best hits up to the limit, and whether there are more.
-fn best<T>(mut found: Vec<((Fit, String), T)>) -> (Vec<T>, bool) {
+fn best<T>(mut found: Vec<((Fit, String), T)>, limit: usize) -> (Vec<T>, bool) {
     found.sort_by(|(a, _), (b, _)| a.cmp(b));
-    let more = found.len() > HITS;
-    found.truncate(HITS);
+    let more = found.len() > limit;
+    found.truncate(limit);
     (found.into_iter().map(|(_, thing)| thing).collect(), more)
 }
 
@@ -63,6 +64,7 @@ impl Control {
                 "q: must have at most {MAX_QUERY_CHARS} characters."
             )));
         }
+        let limit = Limit::rows(query.limit, HITS);
         let lowercase = text.to_lowercase();
         let number = lowercase.strip_prefix('#').unwrap_or(&lowercase).parse::<i64>().ok();
         let present = self.present().await?;
@@ -74,13 +76,13 @@ impl Control {
         };
         let mut connection = self.connection().await?;
         let parts = [
-            deployments(&present, &lowercase),
-            nodes(&present, &lowercase),
-            roles(&present, &lowercase),
+            deployments(&present, &lowercase, limit),
+            nodes(&present, &lowercase, limit),
+            roles(&present, &lowercase, limit),
             (run.map(|row| run_hit(&present, &row)).transpose()?.into_iter().collect(), false),
-            reviews(&mut connection, text, number).await?,
+            reviews(&mut connection, text, number, limit).await?,
             match actor.may(Permission::Admin) {
-                true => people(&mut connection, &lowercase).await?,
+                true => people(&mut connection, &lowercase, limit).await?,
                 false => Default::default(),
             },
         ];
@@ -93,22 +95,22 @@ impl Control {
     }
 }
 
-fn deployments(present: &Present, text: &str) -> (Vec<Hit>, bool) {
+fn deployments(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
     let hit = |(id, found): (&DeploymentId, &SkeletonDeployment)| {
         let name = found.name.as_str();
         let fit = fit(&name.to_lowercase(), text)?;
         Some(((fit, name.to_owned()), Hit::Deployment { id: *id, name: found.name.clone() }))
     };
-    best(present.skeleton.deployments.iter().filter_map(hit).collect())
+    best(present.skeleton.deployments.iter().filter_map(hit).collect(), limit)
 }
 
-fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
+fn nodes(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
     // Phantom nodes are found as their deployments.
     let all = present.skeleton.nodes.iter().filter(|(_, node)| !node.phantom);
     let matches = all.filter_map(|(id, node)| {
         Some(((fit(node.fqdn.as_str(), text)?, node.fqdn.to_string()), (*id, node)))
     });
-    let (nodes, more) = best(matches.collect());
+    let (nodes, more) = best(matches.collect(), limit);
     let hit = |(id, node): (NodeId, &SkeletonNode)| {
         let deployment = present.skeleton.deployments.get(&node.deployment)?.name.clone();
         Some(Hit::Node { id, fqdn: node.fqdn.to_string(), deployment })
@@ -118,7 +120,7 @@ fn nodes(present: &Present, text: &str) -> (Vec<Hit>, bool) {
 
 /// Roles of the newest versions, including roles that no deployment has. The user may want to add
 /// one.
-fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
+fn roles(present: &Present, text: &str, limit: usize) -> (Vec<Hit>, bool) {
     let newest = newest(&present.catalog);
     let all = newest
         .iter()
@@ -130,7 +132,7 @@ fn roles(present: &Present, text: &str) -> (Vec<Hit>, bool) {
             Hit::Role { role: role.clone(), barclamp: barclamp.clone() },
         ))
     });
-    best(matches.collect())
+    best(matches.collect(), limit)
 }
 
 fn run_hit(present: &Present, row: &store::runs::RunRow) -> Result<Hit, Problem> {
@@ -142,6 +144,7 @@ async fn reviews(
     on: &mut PgConnection,
     text: &str,
     number: Option<i64>,
+    limit: usize,
 ) -> Result<(Vec<Hit>, bool), Problem> {
     let text = Some(text);
     let find = Find { became: Became::Anything, author: None, deployment: None, text };
@@ -149,7 +152,7 @@ async fn reviews(
         sort: store::reviews::Hit::BY_ID,
         descending: true,
         after: None,
-        limit: HITS as u64,
+        limit: limit as u64,
     };
     let found = store::reviews::find_reviews(on, &find, &page).await.map_err(from_store)?;
     let mut ids: Vec<ReviewId> = number
@@ -159,7 +162,7 @@ async fn reviews(
         .collect();
     ids.dedup();
     let lines = store::reviews::lines_of(on, &ids).await.map_err(from_store)?;
-    let more = found.next.is_some() || lines.len() > HITS;
+    let more = found.next.is_some() || lines.len() > limit;
     let hit = |line: store::reviews::LineRow| Hit::Review {
         id: line.id,
         title: line.title,
@@ -168,15 +171,19 @@ async fn reviews(
     let mut hits: Vec<(bool, Hit)> =
         lines.into_iter().map(|line| (Some(line.id.0) != number, hit(line))).collect();
     hits.sort_by_key(|(is_other, _)| *is_other);
-    Ok((hits.into_iter().map(|(_, hit)| hit).take(HITS).collect(), more))
+    Ok((hits.into_iter().map(|(_, hit)| hit).take(limit).collect(), more))
 }
 
-async fn people(on: &mut PgConnection, text: &str) -> Result<(Vec<Hit>, bool), Problem> {
+async fn people(
+    on: &mut PgConnection,
+    text: &str,
+    limit: usize,
+) -> Result<(Vec<Hit>, bool), Problem> {
     let find = AccountListQuery { text: text.to_owned(), ..AccountListQuery::default() };
     let mut rows =
-        store::people::accounts::accounts(on, &find, HITS as u64 + 1).await.map_err(from_store)?;
-    let more = rows.len() > HITS;
-    rows.truncate(HITS);
+        store::people::accounts::accounts(on, &find, limit as u64 + 1).await.map_err(from_store)?;
+    let more = rows.len() > limit;
+    rows.truncate(limit);
     let hit = |row: store::people::accounts::AccountRow| Hit::Person {
         id: PersonId(row.id),
         name: row.name,
@@ -194,8 +201,8 @@ mod tests {
         let names = ["the-app", "apple", "app", "proxy"];
         let found =
             names.iter().filter_map(|name| Some(((fit(name, "app")?, (*name).to_owned()), *name)));
-        assert_eq!(best(found.collect()), (vec!["app", "apple", "the-app"], false));
+        assert_eq!(best(found.collect(), 8), (vec!["app", "apple", "the-app"], false));
         let many = (0..20).map(|n| ((Fit::Substring, format!("{n:02}")), n));
-        assert_eq!(best(many.collect()), ((0..8).collect(), true));
+        assert_eq!(best(many.collect(), 8), ((0..8).collect(), true));
     }
 }

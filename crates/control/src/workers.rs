@@ -1,15 +1,18 @@
-//! The list of workers, for operators.
+//! The list of workers, and their drains.
 
 use api::Problem;
-use api::workers::{MAX_RUNS, Phase, WorkerPage, WorkerSort, WorkerView, WorkersQuery};
+use api::live::{Live, Topic};
+use api::workers::{Drain, MAX_RUNS, Phase, WorkerPage, WorkerSort, WorkerView, WorkersQuery};
 use engine::ids::RunId;
+use serde_json::json;
 use store::workers::{WorkerFilter, WorkerRow};
 use uuid::Uuid;
 
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
+use crate::runs::operations::checked;
 use crate::text::{self, at};
-use crate::{Control, cursor};
+use crate::{Control, cursor, done};
 
 impl Control {
     /// A page of the list of workers.
@@ -24,7 +27,7 @@ impl Control {
             WorkerSort::Heartbeat => WorkerRow::BY_HEARTBEAT,
             WorkerSort::Name => WorkerRow::BY_NAME,
         };
-        let page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
+        let page = cursor::stored(query.sort, query.before.as_ref(), query.limit, sort)?;
         let filter = WorkerFilter {
             alive: query.alive,
             phase: query.phase.map(Phase::as_str),
@@ -35,6 +38,7 @@ impl Control {
             .await
             .map_err(from_store)?;
         let next = cursor::cut(&mut rows, query.sort, &page);
+        let view = |row| view(actor, row);
         Ok(WorkerPage { workers: rows.into_iter().map(view).collect::<Result<_, _>>()?, next })
     }
 
@@ -60,21 +64,91 @@ impl Control {
         let row = store::workers::worker(&mut connection, id, MAX_RUNS as u32)
             .await
             .map_err(from_store)?;
-        row.map(view).transpose()?.ok_or_else(|| {
-            Problem::not_found(
-                "This worker does not exist. A worker gets a new id when it restarts, and old \
-                 workers are deleted.",
-            )
-        })
+        row.map(|row| view(actor, row)).transpose()?.ok_or_else(missing)
+    }
+
+    /// Drains the worker with this id or name, or ends its drain. A draining worker finishes its
+    /// runs and takes no further ones.
+    pub async fn drain(
+        &self,
+        actor: &Actor,
+        worker: &str,
+        drain: bool,
+        reason: String,
+    ) -> Result<(), Problem> {
+        actor.require(Permission::Operator)?;
+        let reason = checked(&reason)?;
+        let worker = self.worker_id(worker).await?;
+        let mut transaction = self.begin().await?;
+        let row =
+            store::workers::lock_worker(&mut transaction, worker).await.map_err(from_store)?;
+        actor.still(&mut transaction).await?.require(Permission::Operator)?;
+        let row = row.ok_or_else(missing)?;
+        let name = &row.name;
+        let problem = match (drain, row.draining) {
+            _ if row.ended => Some(format!(
+                "Worker {name} has ended. When it starts again, it is a new worker, which takes \
+                 runs."
+            )),
+            (true, true) => {
+                let by = row.by.map(|by| format!(" by {by}")).unwrap_or_default();
+                let why = row.reason.map(|why| format!(": {why}")).unwrap_or_default();
+                Some(format!("Worker {name} is already being drained{by}{why}"))
+            }
+            (false, false) => Some(format!("Worker {name} is not draining.")),
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            return Err(Problem::conflict("state", problem));
+        }
+        let by = drain.then_some((actor.person, reason));
+        store::workers::set_drain(&mut transaction, worker, by).await.map_err(from_store)?;
+        store::audit::append_audit(
+            &mut transaction,
+            Some(actor.person),
+            if drain { "worker.drain" } else { "worker.resume" },
+            &worker.to_string(),
+            &json!({"name": name, "reason": reason}),
+        )
+        .await
+        .map_err(from_store)?;
+        // Also the pages of runs and pending steps: the capacity has changed.
+        store::events::append_event_to_topics(
+            &mut transaction,
+            &[Topic::Runs],
+            &Live::Worker { worker, draining: drain },
+        )
+        .await
+        .map_err(from_store)?;
+        done(transaction).await
     }
 }
 
-fn view(row: WorkerRow) -> Result<WorkerView, Problem> {
+fn missing() -> Problem {
+    Problem::not_found(
+        "This worker does not exist. A worker gets a new id when it restarts, and old workers are \
+         deleted.",
+    )
+}
+
+fn view(actor: &Actor, row: WorkerRow) -> Result<WorkerView, Problem> {
     let phase = Phase::from_word(&row.phase).ok_or_else(|| {
         tracing::error!(worker = %row.id, phase = row.phase, "cannot read the row of a worker");
         Problem::internal()
     })?;
+    let runs_now = row.lease_valid && !matches!(phase, Phase::None | Phase::Nack);
+    let may_drain = match runs_now {
+        true => actor.require(Permission::Operator).map_err(|problem| problem.detail),
+        false => Err("The worker has ended.".to_owned()),
+    };
     Ok(WorkerView {
+        drain: row.drain_since.map(|since| Drain {
+            by: row.drain_by.unwrap_or_default(),
+            since: at(since),
+            reason: row.drain_reason.unwrap_or_default(),
+            drained: row.held == 0,
+        }),
+        may_drain,
         id: row.id,
         name: row.name,
         phase,

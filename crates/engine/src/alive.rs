@@ -10,7 +10,8 @@
 //! clears the hint.
 //!
 //! A changed boot id proves a restart, which stops everything on the node. So the node counts as
-//! dead and alive again, however fast it restarted.
+//! dead and alive again, however fast it restarted. The same boot id before and after an absence
+//! proves that there was none.
 //!
 //! This module has no clock. The caller decides when to check; only the order of the results
 //! counts.
@@ -86,6 +87,11 @@ pub fn restarted(before: &str, now: &str) -> bool {
     says(before) && says(now) && before != now
 }
 
+/// Whether two boot ids prove that there was no restart.
+pub fn same_boot(before: &str, now: &str) -> bool {
+    !before.is_empty() && before != NO_BOOT_ID && before == now
+}
+
 /// The boot id of a system that has none.
 pub const NO_BOOT_ID: &str = "unknown";
 
@@ -130,7 +136,10 @@ mod tests {
         assert!(restarted("a", "b") && !restarted("a", "a"));
         for (before, now) in [("", "a"), ("a", ""), (NO_BOOT_ID, "a"), ("a", NO_BOOT_ID)] {
             assert!(!restarted(before, now), "{before:?} {now:?}");
+            assert!(!same_boot(before, now), "{before:?} {now:?}");
         }
+        assert!(same_boot("a", "a") && !same_boot("a", "b"));
+        assert!(!same_boot("", "") && !same_boot(NO_BOOT_ID, NO_BOOT_ID));
     }
 
     proptest! {

@@ -9,6 +9,19 @@ pub fn many<N: fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> Str
     format!("{count} {noun}{ending}")
 }
 
+/// The count with separators: `1,234,567`.
+pub fn grouped(count: i64) -> String {
+    let digits = count.unsigned_abs().to_string();
+    let mut text = String::from(if count < 0 { "-" } else { "" });
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
 /// The first value for a count of one, the second for any other count.
 pub fn either<N: PartialEq + From<u8>, T>(count: N, of_one: T, of_others: T) -> T {
     if count == N::from(1) { of_one } else { of_others }
@@ -69,6 +82,12 @@ mod tests {
         let said = [many(0_i64, "step"), many(1_i64, "step"), many(2_usize, "node")];
         assert_eq!(said, ["0 steps", "1 step", "2 nodes"]);
         assert_eq!([0_usize, 1, 2].map(|n| either(n, "is", "are")), ["are", "is", "are"]);
+    }
+
+    #[test]
+    fn large_counts_are_grouped() {
+        let texts = [0, 999, 1_000, 1_234_567, -12_000].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567", "-12,000"]);
     }
 
     #[test]

@@ -168,6 +168,11 @@ impl ActionName {
         Self("remove".into())
     }
 
+    /// The script that tests whether `run` still holds. It is no action of a step.
+    pub fn check() -> Self {
+        Self("check".into())
+    }
+
     /// Whether this is `run`.
     pub fn is_run(&self) -> bool {
         self.as_str() == "run"

@@ -3,11 +3,12 @@
 //! Users who add node records choose addresses and ports, and workers then connect to them from
 //! inside the operator's network. Gantry therefore rejects link-local addresses, cloud metadata
 //! services, addresses that do not identify a single machine, and the database. It rejects loopback
-//! and the host's own addresses unless the operator allows them, as `gantry up` and the testbed do.
+//! and the addresses of Gantry's own hosts unless the operator allows them, as `gantry up` and the
+//! testbed do.
 //!
 //! The server checks the addresses in records. Workers check again after resolving a name,
 //! immediately before they connect to exactly that address. The module is pure: the caller passes
-//! the host's own addresses and the database's address.
+//! the addresses of the own host and of servers, and the database's address.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -16,9 +17,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// The settings of the address rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// Whether nodes may be on the host itself, at loopback or one of its own addresses.
+    /// Whether nodes may be on Gantry's own hosts, at loopback or one of their addresses.
     pub allow_local: bool,
-    /// The host's own addresses.
+    /// The addresses of the own host, and of the servers that the caller knows.
     pub own: BTreeSet<IpAddr>,
     /// The database, if it is reached over the network.
     pub database: Option<Database>,
@@ -45,7 +46,7 @@ pub enum Refused {
     Unspecified,
     /// An address that identifies several machines.
     Multicast,
-    /// Loopback or one of the host's own addresses.
+    /// Loopback, or an address of the own host or of a server.
     Local,
     /// The database's address and port.
     Database,
@@ -61,7 +62,7 @@ impl fmt::Display for Refused {
             Self::Unspecified => "the address does not identify a machine",
             Self::Multicast => "workers do not connect to multicast and broadcast addresses",
             Self::Local => {
-                "workers do not connect to loopback addresses and to Gantry's own host, unless \
+                "workers do not connect to loopback addresses and to Gantry's own hosts, unless \
                  GANTRY_ALLOW_LOOPBACK_NODES is set for servers and workers"
             }
             Self::Database => "Gantry's database is at this address and port",
@@ -153,7 +154,7 @@ impl Policy {
 
 /// The IPv4 address embedded in an IPv6 address: mapped, compatible, NAT64 or 6to4. Returns any
 /// other address unchanged.
-fn embedded_ipv4(address: IpAddr) -> IpAddr {
+pub fn embedded_ipv4(address: IpAddr) -> IpAddr {
     let IpAddr::V6(v6) = address else { return address };
     let four = |at: usize| {
         let [a, b, c, d] = [0, 1, 2, 3].map(|n| v6.octets()[at + n]);

@@ -88,7 +88,8 @@ fn failed(retry: bool) -> Event {
 #[test]
 fn each_event_in_each_state_is_correct() {
     let rerun = |n| Event::Rerun { generation: BlueprintNumber(n), why: Why::Slice };
-    let table: [(Event, [Option<StepState>; 5]); 11] = [
+    let check = |rerun| Event::CheckFailed { reason: "down".into(), rerun };
+    let table: [(Event, [Option<StepState>; 5]); 14] = [
         // from: BLOCKED, TODO, TRANSITION, ACTIVE, ERROR
         (Event::Started, [None, Some(Transition), None, None, None]),
         (Event::Succeeded { generation: NOW }, [None, None, Some(Active), None, None]),
@@ -101,6 +102,9 @@ fn each_event_in_each_state_is_correct() {
         (rerun(7), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
         (rerun(8), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
         (rerun(6), [None, None, None, None, None]),
+        (check(true), [None, None, None, Some(Todo), None]),
+        (check(false), [None, None, None, Some(Error), None]),
+        (Event::CheckPassed, [None, None, None, None, None]),
     ];
     for (event, row) in table {
         for (state, expected) in StepState::ALL.into_iter().zip(row) {
@@ -457,7 +461,7 @@ fn node_down_and_up_in_each_state() {
             assert_eq!(down.outdated, if ended { vec![id(1)] } else { vec![] });
             assert_eq!(now.failures, 0, "death is no failure of the step");
 
-            let up = apply(&world, &Change::NodeUp { node: NODE }).unwrap();
+            let up = apply(&world, &Change::NodeUp { node: NODE, resumed: [].into() }).unwrap();
             world.take(&up);
             let now = &world.steps[&id(1)].progress;
             assert_eq!(now.state, expected, "coming back moves nothing by itself");
@@ -485,8 +489,8 @@ fn dead_node_resets_only_own_steps() {
     assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1), (Active, 1), (Blocked, 1)]);
     assert_eq!(
         world.steps[&id(3)].progress.cause,
-        Some(Cause::new(Why::NodeBack)),
-        "its result is gone: it runs again"
+        Some(Cause::new(Why::NodeAway)),
+        "its result does not count while its node is away"
     );
     assert_eq!(
         down.deltas.iter().map(|d| d.step).collect::<Vec<_>>(),
@@ -501,7 +505,38 @@ fn retained_result_on_dead_node_is_not_restored() {
     let mut world = world(vec![kept], &[]);
     let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
     world.take(&down);
-    assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause::new(Why::NodeBack)));
+    assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause::new(Why::NodeAway)));
+}
+
+#[test]
+fn applied_steps_of_returned_node_resume_or_run_again() {
+    let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
+    for resumes in [true, false] {
+        let mut failed = step(4, Error);
+        failed.progress.applied = Some(NOW);
+        let steps = vec![
+            step(1, Active),
+            Step { instant: true, ..step(2, Active) },
+            step(3, Active),
+            failed,
+        ];
+        let mut world = world(steps, &edges);
+        world.on_node.insert(NODE, (1..=4).map(id).collect());
+        let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
+        world.take(&down);
+        assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1)]);
+        let resumed = if resumes { [id(1), id(3)].into() } else { [].into() };
+        let up = apply(&world, &Change::NodeUp { node: NODE, resumed }).unwrap();
+        world.take(&up);
+        let expected = match resumes {
+            true => [(Active, 0), (Active, 0), (Active, 0), (Todo, 0)],
+            false => [(Todo, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1)],
+        };
+        assert_eq!(states(&world), expected);
+        let again = Some(Cause::new(Why::NodeBack));
+        assert_eq!(world.steps[&id(4)].progress.cause, again, "a failed step runs again");
+        assert_eq!(world.steps[&id(3)].progress.cause, if resumes { None } else { again });
+    }
 }
 
 #[test]
@@ -554,4 +589,57 @@ fn inconsistent_world_is_reported() {
     child.rank = 2;
     child.progress.pending = 0;
     assert_eq!(apply(&flat, &change), Err(Stop::Broken(Broken::Count { step: id(2) })));
+}
+
+#[test]
+fn failed_check_blocks_dependents_until_it_passes() {
+    let make = |n, state| step(n, state);
+    let mut barrier = make(2, Active);
+    barrier.instant = true;
+    let mut world =
+        world(vec![make(1, Active), barrier, make(3, Active)], &[(1, 2, Hard), (2, 3, Hard)]);
+    let failed = Event::CheckFailed { reason: "down".into(), rerun: false };
+    apply_to(&mut world, 1, failed).unwrap();
+    assert_eq!(states(&world), [(Error, 0), (Blocked, 1), (Blocked, 1)]);
+    assert!(world.steps[&id(1)].is_check_failed());
+    assert_eq!(apply_to(&mut world, 2, Event::CheckPassed).unwrap_err().step(), id(2));
+    apply_to(&mut world, 1, Event::CheckPassed).unwrap();
+    assert_eq!(states(&world), [(Active, 0), (Active, 0), (Active, 0)]);
+    assert!(world.steps.values().all(Step::is_converged), "without a run");
+}
+
+#[test]
+fn failed_run_is_no_failed_check() {
+    let mut again = step(1, Transition);
+    again.progress.applied = Some(NOW);
+    let failed = alone(again, failed(false)).unwrap();
+    assert_eq!(failed.progress.state, Error);
+    assert!(!failed.is_check_failed());
+    assert!(alone(failed, Event::CheckPassed).is_err());
+}
+
+#[test]
+fn destructive_step_never_runs_again_for_a_check() {
+    let mut wipe = step(1, Active);
+    wipe.destructive = true;
+    let failed = Event::CheckFailed { reason: "down".into(), rerun: true };
+    let wipe = alone(wipe, failed).unwrap();
+    assert_eq!(wipe.progress.state, Error);
+    let retried = alone(wipe, Event::Retry { why: Why::Retry }).unwrap();
+    assert_eq!(retried.progress.state, Active, "a retry only ends the ERROR");
+}
+
+/// The result of a step that its check made ERROR is as valid as before, so a node that returns
+/// without a restart resumes it.
+#[test]
+fn failed_check_does_not_rerun_step_of_resumed_node() {
+    let mut world = world(vec![step(1, Active)], &[]);
+    apply_to(&mut world, 1, Event::CheckFailed { reason: "down".into(), rerun: false }).unwrap();
+    for change in
+        [Change::NodeDown { node: NODE }, Change::NodeUp { node: NODE, resumed: [id(1)].into() }]
+    {
+        let outcome = apply(&world, &change).unwrap();
+        world.take(&outcome);
+    }
+    assert_eq!(states(&world), [(Active, 0)]);
 }

@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use engine::anneal::{
-    AdmissionView, BATCH, BudgetId, BudgetView, Change, Child, Committed, ConcurrencyGroupKey,
-    ConcurrencyGroupLimit, DeploymentView, Event, Limits, Missing, Moment, NodeView, OpenRun,
-    Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why, World, admit, apply,
-    apply_each, why_not,
+    AdmissionView, BATCH, BudgetId, BudgetView, Cause, Change, Child, Committed,
+    ConcurrencyGroupKey, ConcurrencyGroupLimit, DeploymentView, Event, Limits, Missing, Moment,
+    NodeView, OpenRun, Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why, World,
+    admit, apply, apply_each, awaited_steps, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Join, JoinAfter, JoinNeed, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -58,11 +58,13 @@ enum Op {
     Cancel(usize),
     Retry(usize),
     Drift(usize),
+    CheckFails(usize, bool),
+    CheckPasses(usize),
     Commit(Vec<usize>),
     Skip(usize),
     Grow,
     NodeDown(usize),
-    NodeUp(usize),
+    NodeUp(usize, bool),
     PendingReason,
 }
 
@@ -134,11 +136,13 @@ fn op() -> impl Strategy<Value = Op> {
         1 => which.clone().prop_map(Op::Cancel),
         3 => which.clone().prop_map(Op::Retry),
         1 => which.clone().prop_map(Op::Drift),
+        2 => (which.clone(), any::<bool>()).prop_map(|(n, rerun)| Op::CheckFails(n, rerun)),
+        2 => which.clone().prop_map(Op::CheckPasses),
         2 => proptest::collection::vec(which.clone(), 1..4).prop_map(Op::Commit),
         1 => which.clone().prop_map(Op::Skip),
         1 => Just(Op::Grow),
         1 => (0..NODES).prop_map(Op::NodeDown),
-        2 => (0..NODES).prop_map(Op::NodeUp),
+        2 => (0..NODES, any::<bool>()).prop_map(|(n, resumes)| Op::NodeUp(n, resumes)),
         1 => Just(Op::PendingReason),
     ]
 }
@@ -421,7 +425,7 @@ impl Cluster {
     fn named(&self, change: &Change) -> BTreeSet<StepId> {
         match change {
             Change::Step { step, .. } => [*step].into(),
-            Change::NodeDown { node } | Change::NodeUp { node } => {
+            Change::NodeDown { node } | Change::NodeUp { node, .. } => {
                 self.world.on_node.get(node).into_iter().flatten().copied().collect()
             }
             Change::Settle { steps } => steps.iter().copied().collect(),
@@ -630,6 +634,7 @@ impl Cluster {
                 on_error: if drawn.freezes { OnError::Node } else { OnError::Descendants },
                 budgets: drawn.budget.then_some(BUDGET).into_iter().collect(),
                 rests: step.rests(),
+                is_joined: true,
             };
             (id, view)
         });
@@ -659,17 +664,24 @@ impl Cluster {
             parent: None,
             on_hold_by: None,
         };
+        let steps: BTreeMap<StepId, StepView> = steps.collect();
+        let parents = self.born.iter().map(|index| {
+            let parents = self.parents(*index).into_iter().map(|(parent, _)| parent);
+            (step_id(*index), parents.collect())
+        });
         AdmissionView {
             now: Moment(self.now),
             enabled: true,
             capacity: 100,
+            draining: 0,
             deployments: [(deployment, web)].into(),
             concurrency_groups: concurrency_groups.collect(),
             budgets: [(BUDGET, BudgetView { name: "quorum".into(), max_down: 2 })].into(),
             nodes: (0..NODES).map(|n| (node_id(n), node(n))).collect(),
             jigs: [(JigName::parse("test").unwrap(), true)].into(),
             unsupported_jigs: Default::default(),
-            steps: steps.collect(),
+            awaited: awaited_steps(&steps, &parents.collect()),
+            steps,
             open: open.collect(),
         }
     }
@@ -832,6 +844,44 @@ impl Cluster {
         }
     }
 
+    /// A failed check re-runs an ACTIVE step with a result, or makes it ERROR. It never repeats a
+    /// destructive one.
+    fn check_fails(&mut self, step: StepId, rerun: bool) {
+        let before = self.world.steps[&step].clone();
+        let event = Event::CheckFailed { reason: "the service is down".into(), rerun };
+        let checked = before.progress.state == StepState::Active && !before.is_immediate();
+        match self.change(&Change::Step { step, event }) {
+            Err(Refused::State { .. }) => return assert!(!checked),
+            other => other.unwrap(),
+        }
+        assert!(checked);
+        let after = &self.world.steps[&step];
+        assert_eq!(after.progress.generation, before.progress.generation);
+        assert_eq!(after.progress.applied, before.progress.applied);
+        if rerun && !before.destructive {
+            assert_eq!(after.progress.cause, Some(Cause::new(Why::Check)));
+            assert!(matches!(after.progress.state, StepState::Todo | StepState::Blocked));
+        } else {
+            assert!(after.is_check_failed());
+            assert_eq!(after.progress.error.as_deref(), Some("the service is down"));
+        }
+    }
+
+    /// A check that passes again returns the step to its result, without a run.
+    fn check_passes(&mut self, step: StepId) {
+        let before = self.world.steps[&step].clone();
+        match self.change(&Change::Step { step, event: Event::CheckPassed }) {
+            Err(Refused::State { .. }) => return assert!(!before.is_check_failed()),
+            other => other.unwrap(),
+        }
+        assert!(before.is_check_failed());
+        let after = &self.world.steps[&step];
+        let expected =
+            if after.progress.pending == 0 { StepState::Active } else { StepState::Blocked };
+        assert_eq!((after.progress.state, after.progress.error.clone()), (expected, None));
+        assert_eq!(after.progress.applied, before.progress.applied);
+    }
+
     fn node_down(&mut self, node: usize) {
         self.up[node] = false;
         self.change(&Change::NodeDown { node: node_id(node) }).unwrap();
@@ -852,9 +902,23 @@ impl Cluster {
         }
     }
 
-    fn node_up(&mut self, node: usize) {
+    fn node_up(&mut self, node: usize, resumes: bool) {
         self.up[node] = true;
-        self.change(&Change::NodeUp { node: node_id(node) }).unwrap();
+        let away = self.world.steps.values().filter(|s| {
+            s.node == node_id(node) && s.progress.cause == Some(Cause::new(Why::NodeAway))
+        });
+        let away: BTreeSet<StepId> = away.map(|s| s.id).collect();
+        let resumed = if resumes { away.clone() } else { BTreeSet::new() };
+        self.change(&Change::NodeUp { node: node_id(node), resumed }).unwrap();
+        for id in away {
+            let step = &self.world.steps[&id];
+            assert!(step.is_applied());
+            assert_eq!(
+                step.progress.cause.is_none(),
+                resumes,
+                "it runs again, or keeps its result"
+            );
+        }
         assert!(
             self.world
                 .steps
@@ -901,6 +965,13 @@ impl Cluster {
                     self.drift(all[n % all.len()]);
                 }
             }
+            Op::CheckFails(n, rerun) => self
+                .pick(StepState::Active, *n)
+                .into_iter()
+                .for_each(|s| self.check_fails(s, *rerun)),
+            Op::CheckPasses(n) => {
+                self.pick(StepState::Error, *n).into_iter().for_each(|s| self.check_passes(s))
+            }
             Op::Commit(picks) if !self.born.is_empty() => self.commit(picks),
             Op::Skip(n) if !self.born.is_empty() => self.skip(*n),
             Op::Commit(_) | Op::Skip(_) => {}
@@ -909,14 +980,14 @@ impl Cluster {
                 next.into_iter().for_each(|index| self.grow(&[index]));
             }
             Op::NodeDown(n) => self.node_down(*n),
-            Op::NodeUp(n) => self.node_up(*n),
+            Op::NodeUp(n, resumes) => self.node_up(*n, *resumes),
             Op::PendingReason => self.now += Duration::from_secs(7).as_micros() as i64,
         }
     }
 
     /// Stops all faults: nodes are back, users retry, and every run succeeds.
     fn heal(&mut self) {
-        (0..NODES).for_each(|node| self.node_up(node));
+        (0..NODES).for_each(|node| self.node_up(node, false));
         for _ in 0..20 * self.world.steps.len() + 20 {
             for step in self.in_state(StepState::Error) {
                 self.retry(step);

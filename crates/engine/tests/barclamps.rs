@@ -13,8 +13,9 @@ use engine::catalog::read::{
 };
 use engine::catalog::version::is_equal_except_jigs;
 use engine::catalog::{
-    Attrib, Catalog, ConcurrencyGroup, ConcurrencyGroupMode, JigClass, Join, JoinAfter, JoinNeed,
-    MAX_ROLES, MAX_SCRIPT_BYTES, Needs, OnChange, OnError, OnInput, Place, Role, RunPolicy,
+    Attrib, Catalog, Check, ConcurrencyGroup, ConcurrencyGroupMode, JigClass, Join, JoinAfter,
+    JoinNeed, MAX_ROLES, MAX_SCRIPT_BYTES, Needs, OnChange, OnError, OnFailure, OnInput, OnReturn,
+    Place, Role, RunPolicy,
 };
 use engine::data::MAX_BYTES;
 use engine::ids::{ActionName, ConcurrencyGroupName};
@@ -191,6 +192,7 @@ roles:
     on-change: keep
     on-input: report
     reads: [app/port, dns]
+    on-return: never
     join: {need: 2, after: end}
     priority: -5
     scripts: [shared/hello, 20-start]
@@ -235,11 +237,13 @@ roles:
             on_change: OnChange::Keep,
             on_input: OnInput::Report,
             reads: vec![vec!["app".into(), "port".into()], vec!["dns".into()]],
+            on_return: OnReturn::Never,
             retries: 3,
             backoff: 90,
             timeout: 300,
             join: Join { need: JoinNeed::AtLeast(2), after: JoinAfter::End },
             priority: -5,
+            check: None,
         }
     );
     let names: Vec<&str> = role.scripts.iter().map(|script| script.name.as_str()).collect();
@@ -300,6 +304,77 @@ fn remove_scripts_are_in_their_folder() {
     assert!(role.has(&ActionName::remove()));
     let scripts = import.objects.iter().filter(|object| object.kind == ObjectKind::Script);
     assert_eq!(scripts.count(), 2, "two contents");
+}
+
+#[test]
+fn check_of_role_has_defaults_and_its_script() {
+    let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script, check: {script: alive}}]\n";
+    let all =
+        files(&[("scripts/app/10-a", "#!/bin/sh\n"), ("scripts/app/alive", "#!/bin/sh\ntrue\n")]);
+    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a sound folder");
+    assert!(import.findings.0.is_empty(), "{}", import.findings);
+    let role = role(&import, "app");
+    let names = |action: ActionName| {
+        role.scripts_of(&action).map(|script| script.name.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(ActionName::run()), ["10-a"], "a check is no script of the run");
+    assert_eq!(names(ActionName::check()), ["check/alive"]);
+    assert_eq!(role.check().map(|(policy, _)| *policy), Some(Check::DEFAULT));
+    assert!(!role.has(&ActionName::check()), "a check has no step");
+    assert!(import.objects.iter().any(|object| object.body == b"#!/bin/sh\ntrue\n"));
+
+    let text = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script, check:
+      {script: check/alive, interval: 1m, timeout: 60, failures: 5, on-failure: report}}]\n";
+    let all =
+        files(&[("scripts/app/10-a", "#!/bin/sh\n"), ("scripts/app/check/alive", "#!/bin/sh\n")]);
+    let import = import_one("demo/demo.yml", text.as_bytes(), &all).expect("a sound folder");
+    let role = self::role(&import, "app");
+    let (policy, script) = role.check().expect("a check");
+    let wanted = Check { interval: 60, timeout: 60, failures: 5, on_failure: OnFailure::Report };
+    assert_eq!((*policy, script.name.as_str()), (wanted, "check/alive"));
+    assert_eq!(serde_json::from_value::<Role>(json!(role)).expect("a role"), *role);
+}
+
+#[test]
+fn invalid_checks_are_reported() {
+    let files = files(&[("scripts/app/10-a", "#!/bin/sh\n"), ("scripts/app/alive", "#!/bin/sh\n")]);
+    for (role, part) in [
+        ("jig: script, check: alive", "Expected a map for the check of role \"app\""),
+        (
+            "jig: script, check: {interval: 60}",
+            "The script of the check of role \"app\" is missing",
+        ),
+        ("jig: script, check: {script: alife}", "lists the script \"alife\", but neither"),
+        (
+            "jig: script, check: {script: alive, interval: 4}",
+            "Key `interval` of the check of role \"app\" is \"4\". It must be a time from 5 to 86400",
+        ),
+        (
+            "jig: script, check: {script: alive, interval: 20, timeout: 30}",
+            "Key `timeout` of the check of role \"app\" is \"30\". It must be a time from 1 to 20",
+        ),
+        (
+            "jig: script, check: {script: alive, interval: 1h, timeout: 301}",
+            "It must be a time from 1 to 300",
+        ),
+        (
+            "jig: script, check: {script: alive, failures: 0}",
+            "Key `failures` of the check of role \"app\" must be a whole number from 1 to 100",
+        ),
+        (
+            "jig: script, check: {script: alive, on-failure: ignore}",
+            "Key `on-failure` of the check of role \"app\" is \"ignore\". It must be rerun or report",
+        ),
+        (
+            "jig: test, check: {script: alive}",
+            "Role \"app\" has a check, but its jig \"test\" runs no scripts",
+        ),
+    ] {
+        let text =
+            format!("barclamp: {{name: demo, version: '1'}}\nroles: [{{name: app, {role}}}]\n");
+        let said = complaint(import_one("demo.yml", text.as_bytes(), &files));
+        assert!(said.contains(part), "{part}\n{said}");
+    }
 }
 
 #[test]

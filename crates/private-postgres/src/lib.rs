@@ -18,7 +18,7 @@
 //!   [`PrivatePostgres`]. The kernel releases the lock when the process ends for any reason. A
 //!   second start fails.
 //! - The process with the lock owns every postmaster on that data folder. It first stops one that a
-//!   killed process left, because its sessions may have locks and its configuration may be
+//!   killed process left and that has not stopped yet, because its sessions may have locks and its configuration may be
 //!   outdated. Then it starts a new one.
 //! - A data folder is complete or absent: `initdb` works in a temporary folder, which is then
 //!   renamed.
@@ -26,8 +26,8 @@
 //!   data folder, which Gantry never changes.
 //! - The postmaster has its own process group. Ctrl-C in the terminal reaches only Gantry, which
 //!   stops its own work first and the database last.
-//! - A [`Durability::Throwaway`] cluster leaves nothing, even after SIGKILL: a watcher process
-//!   reads from a pipe and cleans up when the pipe closes.
+//! - No cluster outlives its process, even after SIGKILL: a watcher process reads from a pipe and
+//!   stops the server when the pipe closes. A [`Durability::Throwaway`] cluster leaves no folder.
 
 mod account;
 mod binaries;
@@ -42,7 +42,7 @@ use std::time::Duration;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sqlx::postgres::PgConnectOptions;
-use sqlx::{ConnectOptions as _, Connection as _, PgConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, PgConnection};
 
 use account::Account;
 use binaries::Binaries;
@@ -53,7 +53,7 @@ pub use binaries::OLDEST_MAJOR;
 pub use error::Error;
 pub use roles::{
     DATABASE, METRICS_ROLE, OWNER_ROLE, PROGRAM_ROLES, SERVER_ROLE, WORKER_ROLE, ensure_roles,
-    grant_connect_sql, setup_sql,
+    grant_connect_sql, restrict_functions_sql, setup_sql,
 };
 
 /// The superuser of a private cluster.
@@ -208,6 +208,11 @@ impl PrivatePostgres {
     async fn ready(&mut self) -> Result<(), Error> {
         let mut admin = self.wait_for_connection().await?;
         ensure_roles(&mut admin).await?;
+        admin.close().await?;
+        let options: PgConnectOptions = self.admin_url(DATABASE).parse()?;
+        let options = options.disable_statement_logging();
+        let mut admin = PgConnection::connect_with(&options).await?;
+        admin.execute(AssertSqlSafe(restrict_functions_sql(PROGRAM_ROLES))).await?;
         admin.close().await?;
         Ok(())
     }

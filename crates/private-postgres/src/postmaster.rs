@@ -4,9 +4,11 @@
 //! fast shutdown (SIGINT) ends sessions and keeps committed data. A throwaway server is stopped at
 //! once (SIGQUIT), because its data is not needed.
 //!
-//! A throwaway server also has a watcher: a shell that reads from a pipe whose other end only this
-//! process has. When this process ends for any reason, the read returns. The shell then stops the
-//! server and removes the folder. Destructors can't do this, because they don't run after SIGKILL.
+//! The server has a watcher: a shell that reads from a pipe whose other end only this process has.
+//! When this process ends for any reason, the read returns. The shell then stops the server, and
+//! removes the folder of a throwaway server. Destructors can't do this, because they don't run after
+//! SIGKILL. Other processes may still use a durable server, such as a worker that stops too. So the
+//! watcher first waits for their sessions to end (smart shutdown), then ends them (fast shutdown).
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
@@ -25,14 +27,24 @@ use crate::{Durability, Error, Settings};
 /// Timeout of the fast shutdown. After that, the immediate one follows.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// $1 process id, $2 folder, $3 socket folder. The wait is limited, because a server may remain as
-/// a zombie.
-const WATCHER_SCRIPT: &str = r#"
+/// $1 process id, $2 folder, $3 socket folder. The waits are limited, because a server may remain as
+/// a zombie. A server that has taken over the folder has another process id in its file.
+const THROWAWAY_SCRIPT: &str = r#"
 read -r _
 kill -QUIT "$1" 2>/dev/null
 tries=0
 while [ -e "$2/data/postmaster.pid" ] && [ "$tries" -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
 rm -rf -- "$2" "$3"
+"#;
+const DURABLE_SCRIPT: &str = r#"
+read -r _
+runs() { read -r pid 2>/dev/null <"$2/data/postmaster.pid" && [ "$pid" = "$1" ]; }
+for signal in TERM INT QUIT; do
+    runs "$@" || exit 0
+    kill -s "$signal" "$1" 2>/dev/null
+    tries=0
+    while runs "$@" && [ "$tries" -lt 150 ]; do sleep 0.1; tries=$((tries + 1)); done
+done
 "#;
 
 /// A running server. Dropping it stops the server.
@@ -69,9 +81,7 @@ impl Postmaster {
             Durability::Throwaway => Signal::SIGQUIT,
         };
         let mut postmaster = Self { server, watcher: None, shutdown, ended: false };
-        if settings.durability == Durability::Throwaway {
-            postmaster.watcher = Some(watch(&postmaster.server, folder)?);
-        }
+        postmaster.watcher = Some(watch(&postmaster.server, folder, settings.durability)?);
         Ok(postmaster)
     }
 
@@ -131,9 +141,13 @@ impl Drop for Postmaster {
     }
 }
 
-fn watch(server: &Child, folder: &Folder) -> Result<Child, Error> {
+fn watch(server: &Child, folder: &Folder, durability: Durability) -> Result<Child, Error> {
+    let script = match durability {
+        Durability::Durable => DURABLE_SCRIPT,
+        Durability::Throwaway => THROWAWAY_SCRIPT,
+    };
     Command::new("/bin/sh")
-        .args(["-c", WATCHER_SCRIPT, "gantry-database-watcher", &server.id().to_string()])
+        .args(["-c", script, "gantry-database-watcher", &server.id().to_string()])
         .arg(folder.root())
         .arg(folder.socket_dir())
         .current_dir("/")

@@ -92,6 +92,29 @@ pub fn grant_connect_sql(database: &str, program_roles: [&str; 3]) -> [String; 2
     ]
 }
 
+/// SQL that keeps functions from roles that don't need them. PostgreSQL lets every role take advisory
+/// locks and write large objects, so the read-only role of monitoring could stop claims and commits,
+/// or fill the disk. A superuser runs it in the database of Gantry.
+pub fn restrict_functions_sql(program_roles: [&str; 3]) -> String {
+    let [server, worker, _] = program_roles.map(identifier);
+    format!(
+        r"DO $functions$
+DECLARE
+  f record;
+BEGIN
+  FOR f IN SELECT oid::regprocedure AS name, proname LIKE '%advisory%' AS is_lock FROM pg_proc
+    WHERE pronamespace = 'pg_catalog'::regnamespace
+      AND (proname ~ '^pg_(try_)?advisory_' OR proname ~ '^(lo_|loread|lowrite)') LOOP
+    EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f.name);
+    IF f.is_lock THEN
+      EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO {OWNER_ROLE}, {server}, {worker}', f.name);
+    END IF;
+  END LOOP;
+END $functions$;
+"
+    )
+}
+
 /// SQL that a database administrator runs once (in psql, as superuser) to prepare another cluster
 /// for Gantry. It creates roles with these names for server, workers and monitoring.
 pub fn setup_sql(program_roles: [&str; 3]) -> String {
@@ -105,8 +128,11 @@ pub fn setup_sql(program_roles: [&str; 3]) -> String {
          ALTER ROLE {metrics} PASSWORD 'choose a fourth'; -- monitoring, read-only\n\
          CREATE DATABASE {DATABASE} OWNER {OWNER_ROLE};\n\
          {revoke};\n\
-         {connect};\n",
-        roles_sql(program_roles)
+         {connect};\n\
+         \\connect {DATABASE}\n\
+         {}",
+        roles_sql(program_roles),
+        restrict_functions_sql(program_roles)
     )
 }
 

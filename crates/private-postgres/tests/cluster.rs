@@ -263,10 +263,23 @@ async fn start_after_kill_takes_over() {
     let left = postmaster_pid(&home);
     holder.kill().unwrap();
     holder.wait().unwrap();
-    assert!(runs(left), "the postmaster outlives a killed holder");
     let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     assert!(!runs(left));
     assert_ne!(postmaster_pid(&home), left);
+    assert_eq!(scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
+    cluster.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn durable_cluster_stops_with_killed_process() {
+    let folder = shared_folder();
+    let home = folder.path().join("durable");
+    let mut holder = start_holder(&home);
+    let left = postmaster_pid(&home);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    eventually("server gone", || !runs(left) && !home.join("data/postmaster.pid").exists());
+    let cluster = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     assert_eq!(scalar::<i32>(&cluster.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     cluster.stop().await.unwrap();
 }

@@ -83,7 +83,8 @@ impl From<DbErr> for StoreError {
 
 impl StoreError {
     pub fn corrupt(what: impl Into<String>, reason: impl ToString) -> Self {
-        Self::Corrupt { what: what.into(), reason: reason.to_string() }
+        let reason = reason.to_string().trim_end_matches('.').to_owned();
+        Self::Corrupt { what: what.into(), reason }
     }
 
     /// Whether a retry may help. It does not for rows that cannot be read, and for violations of

@@ -24,11 +24,13 @@ pub mod housekeeping;
 pub mod idempotency;
 mod list;
 mod locks;
+pub mod monitoring;
 pub mod nodes;
 pub mod people;
 pub mod proposals;
 pub mod reviews;
 pub mod runs;
+pub mod server_addresses;
 pub mod workers;
 
 pub use connect::{Connecting, STATEMENT_TIME, Store, StoreError, listener};

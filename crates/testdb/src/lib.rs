@@ -300,6 +300,11 @@ impl Cluster {
         admin
             .execute(AssertSqlSafe(format!("CREATE DATABASE {temporary} OWNER {OWNER_ROLE}")))
             .await?;
+        let mut inside =
+            PgConnection::connect_with(&self.admin.clone().database(&temporary)).await?;
+        let restrict = private_postgres::restrict_functions_sql(PROGRAM_ROLES);
+        inside.execute(AssertSqlSafe(restrict)).await?;
+        inside.close().await?;
         migrations::migrate_url(&self.url(OWNER_ROLE, &temporary), &Roles::default()).await?;
         // A template with a session (such as autovacuum's) can't be cloned.
         admin

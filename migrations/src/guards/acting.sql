@@ -103,6 +103,14 @@ BEGIN
       AND may_in(p, ARRAY['operator'], ARRAY[place]));
 END $$;
 
+-- The deployment in which a person needs the operator permission to change a proposal.
+CREATE OR REPLACE FUNCTION proposal_place(proposal bigint) RETURNS uuid
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  SELECT coalesce((SELECT n.deployment_id FROM node n
+    WHERE n.id = p.node_id AND n.removed_in IS NULL), p.deployment_id)
+  FROM proposal p WHERE p.id = proposal_place.proposal
+$$;
+
 -- Whether the person is an admin and presented a session. Admins who give up the permission in this
 -- transaction complete it as admins.
 CREATE OR REPLACE FUNCTION acting_admin() RETURNS boolean
@@ -124,6 +132,9 @@ $$;
 -- Arguments: the column with the person, and the required credential:
 -- - session
 -- - operator: a session, or a token with the scope operator
+-- - operator in its deployment: the same, and the permission operator in the deployment of the
+--   proposal
+-- - operator everywhere: the same, and the permission operator everywhere
 -- - enrol: a session. It may lack its second factor if the person has none.
 CREATE OR REPLACE FUNCTION guard_with_credential() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
@@ -144,12 +155,19 @@ BEGIN
       TG_ARGV[0]
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;
-  IF (CASE TG_ARGV[1] WHEN 'operator' THEN NOT acting_as_operator()
+  IF (CASE WHEN TG_ARGV[1] LIKE 'operator%' THEN NOT acting_as_operator()
     ELSE NOT acting_in_session() END) THEN
     RAISE EXCEPTION 'Cannot write %.% with this token', TG_TABLE_NAME, TG_ARGV[0]
-      USING ERRCODE = 'GY036', HINT = CASE TG_ARGV[1] WHEN 'operator'
+      USING ERRCODE = 'GY036', HINT = CASE WHEN TG_ARGV[1] LIKE 'operator%'
         THEN 'Use a token with the operator scope.'
                                       ELSE 'Sign in with a browser.' END;
+  END IF;
+  IF TG_ARGV[1] LIKE 'operator %' AND NOT acting_operates(
+      CASE WHEN TG_ARGV[1] LIKE '%deployment' THEN proposal_place(
+        coalesce(to_jsonb(NEW) ->> 'proposal_id', to_jsonb(NEW) ->> 'id')::bigint) END) THEN
+    RAISE EXCEPTION 'Cannot write %.%: the person lacks the operator permission', TG_TABLE_NAME,
+      TG_ARGV[0]
+      USING ERRCODE = 'GY019', HINT = 'This requires the operator permission in the deployment.';
   END IF;
   RETURN NEW;
 END $$;
@@ -171,23 +189,25 @@ CREATE TRIGGER guard_with_credential BEFORE INSERT ON blueprint FOR EACH ROW
 -- Checked at commit, because these rows are written before the person's row is locked.
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON proposal
   DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
+  FOR EACH ROW
+    EXECUTE FUNCTION guard_with_credential('created_by', 'operator in its deployment');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON edit DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION guard_with_credential('actor', 'operator');
+  FOR EACH ROW EXECUTE FUNCTION guard_with_credential('actor', 'operator in its deployment');
 CREATE CONSTRAINT TRIGGER guard_with_credential_insert AFTER INSERT ON node
   DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.created_by IS NOT NULL)
-    EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
+    EXECUTE FUNCTION guard_with_credential('created_by', 'operator everywhere');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON policy DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.created_by IS NOT NULL)
     EXECUTE FUNCTION guard_with_credential('created_by', 'operator');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON import_report
   DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW WHEN (NEW.by IS NOT NULL) EXECUTE FUNCTION guard_with_credential('by', 'operator');
+  FOR EACH ROW WHEN (NEW.by IS NOT NULL)
+    EXECUTE FUNCTION guard_with_credential('by', 'operator everywhere');
 CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON barclamp
   DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW WHEN (NEW.imported_by IS NOT NULL)
-    EXECUTE FUNCTION guard_with_credential('imported_by', 'operator');
+    EXECUTE FUNCTION guard_with_credential('imported_by', 'operator everywhere');
 
 -- The author of a restoring edit records what the restore leaves out.
 CREATE OR REPLACE FUNCTION guard_with_credential_left_out() RETURNS trigger
@@ -226,6 +246,11 @@ BEGIN
     RAISE EXCEPTION 'Cannot change edits with this token'
       USING ERRCODE = 'GY036', HINT = 'Use a token with the operator scope.';
   END IF;
+  IF NOT acting_operates(proposal_place(NEW.proposal_id)) THEN
+    RAISE EXCEPTION 'Cannot change edits of proposal %: the person lacks the operator permission',
+      NEW.proposal_id
+      USING ERRCODE = 'GY019', HINT = 'This requires the operator permission in the deployment.';
+  END IF;
   RETURN NULL;
 END $$;
 CREATE CONSTRAINT TRIGGER guard_with_credential_touched AFTER UPDATE ON edit
@@ -233,12 +258,14 @@ CREATE CONSTRAINT TRIGGER guard_with_credential_touched AFTER UPDATE ON edit
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_touched();
 
 -- A review needs the credential of its submitter. Without it, a review may only replace the
--- submitter's newest one after its base has changed, if no edit changed since. Documents, effects,
--- risks, title, policy and authors must be equal, and the base no smaller (control::replanning).
+-- submitter's newest one after its base has changed (guard_replan), if no edit changed since.
+-- Documents, effects, risks, title, policy and authors must be equal, and the base no smaller
+-- (control::reviews::replan).
 CREATE OR REPLACE FUNCTION guard_with_credential_review() RETURNS trigger LANGUAGE plpgsql
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
 BEGIN
-  IF is_owner() OR (NEW.created_by = acting_person() AND acting_as_operator()) THEN
+  IF is_owner() OR NEW.created_by = acting_person()
+      AND acting_operates(proposal_place(NEW.proposal_id)) THEN
     RETURN NULL;
   END IF;
   -- guard_audit_part rejects new parts of a review that is in the audit, even if this check fires
@@ -249,7 +276,9 @@ BEGIN
        AND a.action = 'review.insert' AND a.source = 'database') THEN
     RETURN NULL;
   END IF;
-  RAISE EXCEPTION 'Cannot submit proposal %: the transaction does not act for its submitter',
+  RAISE EXCEPTION
+    'Cannot submit proposal %: the transaction does not act for its submitter, or the submitter '
+    'lacks the operator permission',
     NEW.proposal_id
     USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
 END $$;
@@ -278,8 +307,6 @@ SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit =
         USING (kind, id)
       WHERE (x.review_id, x.old_hash, x.new_hash) IS DISTINCT FROM (s.id, y.old_hash,
         y.new_hash) OR y.review_id IS NULL)
-    AND EXISTS (SELECT FROM review_base x LEFT JOIN deployment d ON d.id = x.deployment_id
-                WHERE x.review_id = b.id AND d.head_no IS DISTINCT FROM x.head_no)
     AND NOT EXISTS (SELECT FROM review_base x JOIN deployment d ON d.id = x.deployment_id
       AND d.removed_in IS NULL
                     WHERE x.review_id = b.id AND NOT EXISTS (
@@ -290,13 +317,38 @@ CREATE CONSTRAINT TRIGGER guard_with_credential AFTER INSERT ON review
   DEFERRABLE INITIALLY DEFERRED
   FOR EACH ROW EXECUTE FUNCTION guard_with_credential_review();
 
--- Hold, maintenance and priority need an operator of the deployment. Priority names no person.
+-- Without a person, only a replan raises the version of a proposal. So verdicts end only with an
+-- action of a person, or with a change of their base (guard_replan).
+CREATE OR REPLACE FUNCTION guard_with_credential_proposal() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  -- guard_proposal requires the commit, and guard_blueprint the permission of the committer.
+  IF is_owner() OR acting_as_operator()
+      AND (NEW.state = 'committed' OR acting_operates(proposal_place(NEW.id))) THEN
+    RETURN NULL;
+  END IF;
+  IF (NEW.title, NEW.state) = (OLD.title, OLD.state) AND EXISTS (
+    SELECT FROM replan r WHERE r.proposal_id = NEW.id AND r.version = NEW.version) THEN
+    RETURN NULL;
+  END IF;
+  RAISE EXCEPTION
+    'Cannot change proposal %: the transaction does not act for an operator of its deployment',
+    NEW.id
+    USING ERRCODE = 'GY035', HINT = 'Sign in, or use a token with the operator scope.';
+END $$;
+CREATE CONSTRAINT TRIGGER guard_with_credential_change AFTER UPDATE OF state, title, version
+  ON proposal DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  WHEN ((NEW.state, NEW.title, NEW.version) IS DISTINCT FROM (OLD.state, OLD.title, OLD.version))
+  EXECUTE FUNCTION guard_with_credential_proposal();
+
+-- Hold, maintenance and priority need an operator of the deployment, a drain an operator everywhere.
+-- Priority names no person.
 CREATE OR REPLACE FUNCTION guard_with_credential_hold() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   who person;
-  named uuid := CASE TG_TABLE_NAME WHEN 'deployment' THEN (to_jsonb(NEW) ->> 'held_by')::uuid
-                                   ELSE (to_jsonb(NEW) ->> 'unavailable_by')::uuid END;
+  named uuid := (to_jsonb(NEW) ->> CASE TG_TABLE_NAME WHEN 'deployment' THEN 'held_by'
+    WHEN 'worker' THEN 'drain_by' ELSE 'unavailable_by' END)::uuid;
   place uuid := CASE TG_TABLE_NAME WHEN 'deployment' THEN NEW.id
     ELSE (to_jsonb(NEW) ->> 'deployment_id')::uuid END;
 BEGIN
@@ -306,14 +358,16 @@ BEGIN
   SELECT * INTO who FROM person WHERE id = acting_person();
   IF NOT FOUND OR TG_NAME <> 'guard_with_credential_priority' AND named <> who.id THEN
     RAISE EXCEPTION
-      'Cannot change hold, maintenance or priority of % %: the transaction does not act for that '
-      'person', TG_TABLE_NAME, NEW.id
+      'Cannot change hold, maintenance, priority or drain of % %: the transaction does not act for '
+      'that person', TG_TABLE_NAME, NEW.id
       USING ERRCODE = 'GY035', HINT = 'Sign in as that person.';
   END IF;
   IF NOT acting_operates(place) THEN
-    RAISE EXCEPTION 'Account % may not change hold, maintenance or priority of % %', who.name,
-      TG_TABLE_NAME, NEW.id
-      USING ERRCODE = 'GY019', HINT = 'This requires the operator permission in the deployment.';
+    RAISE EXCEPTION 'Account % may not change hold, maintenance, priority or drain of % %',
+      who.name, TG_TABLE_NAME, NEW.id
+      USING ERRCODE = 'GY019', HINT = CASE TG_TABLE_NAME
+        WHEN 'worker' THEN 'This requires the operator permission for all deployments.'
+        ELSE 'This requires the operator permission in the deployment.' END;
   END IF;
   RETURN NEW;
 END $$;
@@ -332,6 +386,11 @@ CREATE TRIGGER guard_with_credential BEFORE UPDATE OF available, unavailable_by,
   WHEN ((NEW.available, NEW.unavailable_by, NEW.unavailable_at, NEW.unavailable_reason)
         IS DISTINCT FROM (OLD.available, OLD.unavailable_by, OLD.unavailable_at,
           OLD.unavailable_reason))
+  EXECUTE FUNCTION guard_with_credential_hold();
+CREATE TRIGGER guard_with_credential BEFORE UPDATE OF drain_by, drain_since, drain_reason ON worker
+  FOR EACH ROW
+  WHEN ((NEW.drain_by, NEW.drain_since, NEW.drain_reason)
+        IS DISTINCT FROM (OLD.drain_by, OLD.drain_since, OLD.drain_reason))
   EXECUTE FUNCTION guard_with_credential_hold();
 
 -- People and credentials --------------------------------------------------------------------------

@@ -47,12 +47,14 @@ CREATE OR REPLACE FUNCTION audit_moment(at timestamptz) RETURNS text LANGUAGE sq
   SELECT pg_catalog.to_char(pg_catalog.timezone('UTC', at), 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')
 $$;
 
--- The audited part of a run: its identity and its outcome.
+-- The audited part of a run: its identity and its outcome. Like every image of a row, it does not
+-- depend on settings of the session. Otherwise a later verification could not compare it.
 CREATE OR REPLACE FUNCTION audit_run(r run) RETURNS jsonb LANGUAGE sql STABLE AS $$
   SELECT pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object(
     'id', r.id, 'step_id', r.step_id, 'node_id', r.node_id,
     'concurrency_group_id', r.concurrency_group_id, 'generation', r.generation,
-    'blueprint_number', r.blueprint_number, 'epoch', r.epoch, 'content_hash', r.content_hash, 'cause',
+    'blueprint_number', r.blueprint_number, 'epoch', r.epoch,
+    'content_hash', pg_catalog.concat(E'\\x', pg_catalog.encode(r.content_hash, 'hex')), 'cause',
       r.cause, 'cause_by', r.cause_by,
     'queued_at', public.audit_moment(r.queued_at), 'started_at', public.audit_moment(r.started_at),
       'worker_id', r.worker_id,
@@ -61,7 +63,8 @@ $$;
 
 -- The parts of a review that other tables store. The change hash proves its documents.
 CREATE OR REPLACE FUNCTION audit_review(s review) RETURNS jsonb LANGUAGE sql STABLE
-SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' AS $$
+SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' SET bytea_output = 'hex'
+SET datestyle = 'ISO' SET intervalstyle = 'postgres' SET extra_float_digits = 1 AS $$
   SELECT jsonb_strip_nulls(to_jsonb(s) - ARRAY['xid', 'summary'] || jsonb_build_object(
     'base', (SELECT coalesce(jsonb_object_agg(b.deployment_id, b.head_no), '{}')
       FROM review_base b WHERE b.review_id = s.id),
@@ -85,6 +88,7 @@ SET search_path = pg_catalog, public, pg_temp AS $$
          'hints', 'description', 'macs',
                               'serial', 'available', 'unavailable_by', 'unavailable_reason']
        WHEN 'deployment' THEN ARRAY['id', 'name', 'held_by', 'held_at', 'held_reason', 'priority']
+       WHEN 'worker' THEN ARRAY['id', 'name', 'drain_by', 'drain_since', 'drain_reason']
        WHEN 'totp' THEN ARRAY['person_id', 'created_at', 'confirmed_at']
        WHEN 'passkey' THEN ARRAY['id', 'person_id', 'name', 'rp_id', 'origin', 'credential',
          'created_at', 'revoked_at', 'revoked_by']
@@ -103,7 +107,8 @@ $$;
 -- owner wrote the row, or if a session began (acting.sql).
 CREATE OR REPLACE FUNCTION guard_audit_row() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
-SET timezone = 'UTC' AS $$
+SET timezone = 'UTC' SET bytea_output = 'hex' SET datestyle = 'ISO' SET intervalstyle = 'postgres'
+SET extra_float_digits = 1 AS $$
 DECLARE
   r jsonb := to_jsonb(CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END);
   image jsonb := audit_image(TG_TABLE_NAME, r);
@@ -183,6 +188,8 @@ CREATE TRIGGER guard_audit_change AFTER DELETE
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
 CREATE TRIGGER guard_audit AFTER UPDATE OF held_by, held_at, held_reason, priority ON deployment
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'held_by');
+CREATE TRIGGER guard_audit AFTER UPDATE OF drain_by, drain_since, drain_reason ON worker
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'drain_by');
 CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW
   EXECUTE FUNCTION guard_audit_row('epoch', '');
 

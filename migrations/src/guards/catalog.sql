@@ -5,6 +5,7 @@
 -- stored. `engine::catalog::version` has the same rules.
 
 -- The canonical form of a version, equal for all spellings that `version::order` treats as equal.
+-- E'' has the same meaning for every value of standard_conforming_strings.
 CREATE OR REPLACE FUNCTION version_key(version text) RETURNS text
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   WITH lowered AS (SELECT regexp_replace(lower(version), '^v(?=[0-9])', '') AS v),
@@ -14,7 +15,7 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   parted AS (SELECT regexp_replace(v, '(?<=[0-9])(?=[a-z])|(?<=[a-z])(?=[0-9])', '.', 'g') AS v
     FROM marked),
   separated AS (SELECT regexp_replace(v, '[._+-]+', '.', 'g') AS v FROM parted)
-  SELECT regexp_replace(v, '(^|[^0-9])0+(?=[0-9])', '\1', 'g') FROM separated
+  SELECT regexp_replace(v, '(^|[^0-9])0+(?=[0-9])', E'\\1', 'g') FROM separated
 $$;
 
 CREATE OR REPLACE FUNCTION guard_barclamp_version() RETURNS trigger

@@ -37,6 +37,21 @@ SET enable_seqscan = off SET jit = off AS $$
       WHERE o.hash = d.new_hash))
 $$;
 
+-- Whether a deployment of a review's base, a document that it replaces, or the record of a node
+-- that gets its first document has changed.
+CREATE OR REPLACE FUNCTION is_outdated(review bigint) RETURNS boolean LANGUAGE sql STABLE
+SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
+  SELECT EXISTS (
+      SELECT FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id
+      WHERE b.review_id = review AND d.head_no IS DISTINCT FROM b.head_no)
+    OR EXISTS (
+      SELECT FROM review_document x
+      LEFT JOIN deployment d ON x.kind = 'deployment' AND d.id = x.id AND d.removed_in IS NULL
+      LEFT JOIN node n ON x.kind = 'node' AND n.id = x.id AND n.removed_in IS NULL
+      WHERE x.review_id = review AND coalesce(d.doc, n.doc) IS DISTINCT FROM x.old_hash)
+    OR EXISTS (SELECT FROM moved_records(review))
+$$;
+
 CREATE OR REPLACE FUNCTION guard_node_record() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$

@@ -1,10 +1,11 @@
 -- Access given by admins, and approvals that do not count because of it.
 --
--- An admin who gives a reviewer an account, a grant or a link could use it to approve their own
--- change. So an approval does not count if an author of the review recently gave its person access.
--- It counts once a second admin confirms that access. This follows chains: if the giver's own
--- access was recent at that time, it continues with the person who gave that. Objections always
--- count.
+-- An admin who gives a person an account, a grant or a link could act as that person. So recent
+-- access is traced back to the people who gave it. An approval does not count if its person and an
+-- author of the review have an origin in common: the reviewer's access came from an author, an
+-- author's access came from the reviewer, or both came from one admin. It counts once a second
+-- admin confirms the access. Access from after the submission bars an approval, whoever gave it: an
+-- account or a grant permanently, a link for the same period. Objections always count.
 
 -- The cooling period of a policy, in hours.
 CREATE OR REPLACE FUNCTION cooling_hours(policy_hash bytea) RETURNS int LANGUAGE sql STABLE
@@ -24,10 +25,10 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_cooling BEFORE INSERT ON policy FOR EACH ROW EXECUTE FUNCTION guard_cooling();
 
--- The people from whom someone's access came, at a point in time. A change counts during the
--- cooling period, unless a second admin confirmed it. An account or grant made after `submitted`
+-- A person, and the people from whom their access came, at a point in time. A change counts during
+-- the cooling period, unless a second admin confirmed it. An account or grant from after `submitted`
 -- always counts.
-CREATE OR REPLACE FUNCTION access_from(who uuid, as_of timestamptz, cooling interval,
+CREATE OR REPLACE FUNCTION access_origins(who uuid, as_of timestamptz, cooling interval,
   submitted timestamptz) RETURNS SETOF uuid
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   WITH RECURSIVE hop AS (
@@ -35,21 +36,31 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
     UNION
     SELECT c.by, c.at FROM hop h JOIN access_change c ON c.person_id = h.person
     WHERE c.by IS NOT NULL AND c.at <= h.at
-      AND (c.confirmed_at IS NULL AND c.at > h.at - cooling OR c.kind IN ('created', 'granted')
-        AND c.at > submitted))
-  SELECT DISTINCT h.person FROM hop h WHERE h.person <> who
+      AND (c.confirmed_at IS NULL AND c.at > h.at - cooling
+        OR c.kind IN ('created', 'granted') AND c.at > submitted))
+  SELECT DISTINCT h.person FROM hop h
 $$;
 
--- Whether an approval does not count because an author of the review gave its person access.
+-- Whether an approval does not count, because its person got access after the submission, or has an
+-- origin of access in common with an author. Access from the owner of the installation (`by` is
+-- NULL) never bars an approval.
 CREATE OR REPLACE FUNCTION approval_barred(who uuid, review bigint, judged timestamptz)
 RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (
     SELECT FROM review s JOIN policy y ON y.number = s.policy_number
-    CROSS JOIN LATERAL access_from(who, judged, make_interval(hours => cooling_hours(y.hash)),
-      s.created_at) AS origin (person_id)
-    JOIN review_author a ON a.review_id = s.id AND a.person_id = origin.person_id
-    WHERE s.id = approval_barred.review)
+    CROSS JOIN LATERAL (SELECT make_interval(hours => cooling_hours(y.hash)) AS period) k
+    WHERE s.id = approval_barred.review AND (
+      EXISTS (
+        SELECT FROM access_change c
+        WHERE c.person_id = who AND c.by IS NOT NULL AND c.at > s.created_at AND c.at <= judged
+          AND (c.kind IN ('created', 'granted') OR c.kind IN ('link', 'reset')
+            AND c.confirmed_at IS NULL AND c.at > judged - k.period))
+      OR EXISTS (
+        SELECT access_origins(who, judged, k.period, s.created_at)
+        INTERSECT
+        SELECT access_origins(a.person_id, s.created_at, k.period, s.created_at)
+        FROM review_author a WHERE a.review_id = s.id)))
 $$;
 
 -- Ends the cooling period of every access change that this second admin may confirm. Returns their
@@ -75,8 +86,8 @@ BEGIN
   FROM head h JOIN policy y ON y.number = h.policy_number;
   cooling := coalesce(cooling, interval '24 hours');
   UPDATE access_change c SET confirmed_by = admin, confirmed_at = clock_timestamp()
-  WHERE c.person_id = who AND c.confirmed_at IS NULL AND c.by <> admin
-    AND c.by NOT IN (SELECT access_from(admin, clock_timestamp(), cooling, 'infinity'));
+  WHERE c.person_id = who AND c.confirmed_at IS NULL
+    AND c.by NOT IN (SELECT access_origins(admin, clock_timestamp(), cooling, 'infinity'));
   GET DIAGNOSTICS done = ROW_COUNT;
   IF done = 0 AND EXISTS (SELECT FROM access_change c WHERE c.person_id = who
      AND c.confirmed_at IS NULL AND c.by IS NOT NULL
@@ -136,6 +147,18 @@ END $$;
 CREATE TRIGGER guard_access BEFORE INSERT ON token
   FOR EACH ROW WHEN (NEW.kind = 'sign_in') EXECUTE FUNCTION guard_access_of_link();
 
+-- The admin who creates the token of a service account can act as that account.
+CREATE OR REPLACE FUNCTION guard_access_of_service() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  INSERT INTO access_change (person_id, kind, by)
+  SELECT p.id, 'token', acting_person() FROM person p
+  WHERE p.id = NEW.person_id AND p.kind = 'service';
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_access_of_service AFTER INSERT ON token
+  FOR EACH ROW WHEN (NEW.kind = 'api') EXECUTE FUNCTION guard_access_of_service();
+
 CREATE OR REPLACE FUNCTION guard_link_session() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -194,6 +217,8 @@ CREATE TRIGGER guard_password_first BEFORE UPDATE OF held_by, held_at, held_reas
   priority ON deployment
   FOR EACH ROW EXECUTE FUNCTION guard_password_first();
 CREATE TRIGGER guard_password_first BEFORE UPDATE OF available ON node FOR EACH ROW
+  EXECUTE FUNCTION guard_password_first();
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF drain_since ON worker FOR EACH ROW
   EXECUTE FUNCTION guard_password_first();
 
 -- Verdicts from before an account was disabled stay void. The sequence also covers verdicts of open

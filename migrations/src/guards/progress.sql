@@ -1,7 +1,7 @@
 -- Progress follows the state machine --------------------------------------------------------------
 -- The rules of the engine's anneal::transition and of the claim, enforced against every application
 -- connection:
--- - A step moves only together with its run, or with a cause.
+-- - A step moves only together with its run or the result of its check, or with a cause.
 -- - A run is only inserted for a step that is due.
 -- - Output comes only from the end of a run.
 -- - A node's state comes only from a health check.
@@ -30,32 +30,6 @@ BEGIN
     END IF;
   END LOOP;
   RETURN false;
-END $$;
-
--- Whether the join of a step is satisfied, counted from the states of its parents. The rule is the
--- engine's anneal::step::count.
-CREATE OR REPLACE FUNCTION join_holds(of uuid, join_kind text, join_n int, join_after text)
-RETURNS boolean LANGUAGE plpgsql STABLE AS $$
-DECLARE
-  counting bigint;
-  enough bigint;
-  ahead bigint;
-BEGIN
-  SELECT pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only'),
-    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.<>) 'order_only'
-      AND (p.state OPERATOR(pg_catalog.=) 'active'
-      OR (p.state OPERATOR(pg_catalog.=) 'error'
-         AND join_holds.join_after OPERATOR(pg_catalog.=) 'end'))),
-    pg_catalog.count(*) FILTER (WHERE e.kind OPERATOR(pg_catalog.=) 'order_only'
-      AND p.skipped IS NULL
-      AND p.state OPERATOR(pg_catalog.=) ANY (ARRAY['blocked', 'todo', 'transition']))
-  INTO counting, enough, ahead
-  FROM public.edge e JOIN public.step p ON p.id OPERATOR(pg_catalog.=) e.parent
-    WHERE e.child OPERATOR(pg_catalog.=) join_holds.of;
-  RETURN ahead OPERATOR(pg_catalog.=) 0 AND CASE join_holds.join_kind
-    WHEN 'all' THEN enough OPERATOR(pg_catalog.=) counting
-    WHEN 'any' THEN counting OPERATOR(pg_catalog.=) 0 OR enough OPERATOR(pg_catalog.>) 0
-    ELSE enough OPERATOR(pg_catalog.>=) join_holds.join_n END;
 END $$;
 
 -- One check per statement, over all rows that it changed. A run that this transaction ended is
@@ -120,11 +94,19 @@ BEGIN
             SELECT FROM run r WHERE r.step_id = n.id AND r.ended_at IS NULL AND r.state = 'queued'
               AND r.generation = n.generation) THEN NULL
           ELSE 'becomes TRANSITION without a run' END
-        WHEN n.state = 'error' THEN 'becomes ERROR without a run'
+        WHEN n.state = 'error' THEN CASE WHEN NOT (o.state = 'active'
+            AND o.applied_generation = n.generation AND n.cause IS NULL AND NOT n.immediate
+            AND n.skipped IS NULL AND was_just_checked(n.id, 'failing'))
+          THEN 'becomes ERROR without a run or a failed check' END
         WHEN n.state = 'active' THEN CASE
             WHEN n.immediate OR n.skipped IS NOT NULL THEN
               CASE WHEN NOT join_holds(n.id, n.join_kind, n.join_n, n.join_after)
                 THEN 'becomes ACTIVE before its parents' END
+            -- A retry of a destructive step that its check made ERROR only ends the ERROR.
+            WHEN o.state = 'error' AND NOT was_just_checked(n.id, 'passing')
+              AND NOT (n.destructive AND acting_operates((SELECT l.deployment_id
+                FROM concurrency_group l WHERE l.id = n.concurrency_group_id)))
+              THEN 'becomes ACTIVE without a run or a check that passed'
             WHEN o.applied_generation = n.generation AND (n.destructive OR n.cause IS NULL)
               THEN NULL
             ELSE 'becomes ACTIVE without a run' END
@@ -132,10 +114,17 @@ BEGIN
             WHEN n.immediate OR n.skipped IS NOT NULL THEN NULL
             WHEN n.destructive AND o.applied_generation = n.generation
               THEN 'is destructive and applied, but would run again'
-            WHEN n.cause IS NULL AND n.pending = 0 THEN 'would run again without a cause' END
+            WHEN n.cause IS NULL AND n.pending = 0 THEN 'would run again without a cause'
+            WHEN n.cause LIKE 'check%' AND NOT was_just_checked(n.id, 'failing')
+              THEN 'would run again for a check that did not fail' END
         WHEN o.state = 'error' THEN CASE
             WHEN n.immediate OR n.skipped IS NOT NULL THEN NULL
-            WHEN n.cause IS NULL THEN 'would run again without a cause'
+            WHEN n.cause IS NULL THEN CASE WHEN NOT (n.state = 'blocked'
+                AND o.applied_generation = n.generation AND (was_just_checked(n.id, 'passing')
+                  OR n.destructive AND acting_operates((SELECT l.deployment_id
+                    FROM concurrency_group l WHERE l.id = n.concurrency_group_id))))
+              THEN 'would run again without a cause' END
+            WHEN n.cause LIKE 'check%' THEN 'would run again for a check, although it is in ERROR'
             WHEN NOT n.destructive OR EXISTS (
                 SELECT FROM blueprint t WHERE t.xid = this AND t.epoch = epoch_now
                   AND t.number = n.generation) THEN NULL
@@ -197,7 +186,7 @@ BEGIN
 END $$;
 CREATE TRIGGER guard_cause AFTER UPDATE OF cause ON step FOR EACH ROW
   WHEN (NEW.cause IS DISTINCT FROM OLD.cause
-    AND NEW.cause !~ '^(changed|slice|data|hook|drift|node_back|retry)( again)?$')
+    AND NEW.cause !~ '^(changed|slice|data|hook|drift|check|node_away|node_back|retry)( again)?$')
   EXECUTE FUNCTION guard_cause();
 
 CREATE OR REPLACE FUNCTION guard_canceled_by() RETURNS trigger
@@ -230,6 +219,21 @@ CREATE TRIGGER guard_canceled_by AFTER UPDATE OF cancel_requested, superseded, e
         OR NEW.error IS DISTINCT FROM OLD.error
            AND (NEW.state <> 'ended' OR NEW.error LIKE 'canceled by %'))
   EXECUTE FUNCTION guard_canceled_by();
+
+-- With a large step, these counters would reach their end, and later changes would fail.
+CREATE OR REPLACE FUNCTION guard_step_counters() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF NOT owns_tables() THEN
+    RAISE EXCEPTION 'Failures and input version of step % rise by one at a time', NEW.id
+      USING ERRCODE = 'GY047';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_step_counters AFTER UPDATE OF failures, input_version ON step FOR EACH ROW
+  WHEN (NEW.failures > OLD.failures::bigint + 1
+    OR NEW.input_version NOT IN (OLD.input_version, OLD.input_version::bigint + 1))
+  EXECUTE FUNCTION guard_step_counters();
 
 -- No code writes system data yet. It is empty at first and again when a noderole is restored.
 CREATE OR REPLACE FUNCTION guard_system_data() RETURNS trigger
@@ -266,6 +270,7 @@ BEGIN
              OR r.input IS NOT NULL OR r.surroundings IS NOT NULL OR r.result IS NOT NULL
                 OR r.result_bytes <> 0 OR r.log_bytes <> 0
              OR r.error IS NOT NULL OR r.ended_xid IS NOT NULL OR r.queued_at <> now()
+             OR r.lease_until NOT BETWEEN now() AND now() + interval '1 hour'
                THEN 'it is not a new queued run'
         WHEN s.state <> 'transition' THEN 'its step is ' || s.state
         WHEN r.node_id <> s.node_id THEN 'its node differs from the node of its step'
@@ -286,6 +291,8 @@ BEGIN
           'its node is in maintenance or does not meet the needs of its step'
         WHEN a.on_hold THEN 'its deployment is on hold'
         WHEN l.max_running < u.open THEN 'its concurrency group is full'
+        WHEN l.mode = 'chunk' AND u.open > q.started
+          THEN 'the previous chunk of its concurrency group is not done'
         WHEN a.frozen THEN 'a failed step blocks its node'
         WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after)
           THEN 'a parent of its step is not done'
@@ -297,7 +304,9 @@ BEGIN
       JOIN node n ON n.id = s.node_id
     JOIN concurrency_group l ON l.id = s.concurrency_group_id CROSS JOIN head h
     LEFT JOIN (SELECT o.concurrency_group_id, count(*) AS open FROM run o WHERE o.ended_at IS NULL
-      GROUP BY o.concurrency_group_id) u ON u.concurrency_group_id = l.id) x
+      GROUP BY o.concurrency_group_id) u ON u.concurrency_group_id = l.id
+    JOIN (SELECT c.concurrency_group_id, count(*) AS started FROM added c
+      GROUP BY c.concurrency_group_id) q ON q.concurrency_group_id = r.concurrency_group_id) x
   WHERE x.what IS NOT NULL LIMIT 1;
   IF bad.step_id IS NOT NULL AND NOT owns_tables() THEN
     RAISE EXCEPTION 'No run of step % may start: %', bad.step_id, bad.what
@@ -330,6 +339,8 @@ BEGIN
         WHEN NOT n.available THEN 'its node is in maintenance'
         WHEN NOT EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.phase = 'confirmed')
           THEN 'its worker is not confirmed'
+        WHEN EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.drain_since IS NOT NULL)
+          THEN 'its worker is draining'
       END INTO why
     FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN node n ON n.id = s.node_id CROSS JOIN head h
       WHERE s.id = NEW.step_id;
@@ -355,6 +366,24 @@ END $$;
 CREATE TRIGGER guard_run_state AFTER UPDATE OF state ON run FOR EACH ROW
   WHEN (NEW.state <> OLD.state) EXECUTE FUNCTION guard_run_state();
 
+-- A step in TRANSITION has an open run. Without one, nothing would ever move it again. The function
+-- runs once for each ended run, and its own search path would cost 0.1 ms per call.
+CREATE OR REPLACE FUNCTION guard_run_leaves_step() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM public.step s WHERE s.id OPERATOR(pg_catalog.=) NEW.step_id
+       AND s.state OPERATOR(pg_catalog.=) 'transition')
+     AND NOT EXISTS (SELECT FROM public.run r WHERE r.step_id OPERATOR(pg_catalog.=) NEW.step_id
+       AND r.ended_at IS NULL)
+     AND NOT public.owns_tables() THEN
+    RAISE EXCEPTION 'Run % ended, but step % stays in TRANSITION', NEW.id, NEW.step_id
+      USING ERRCODE = 'GY049', HINT = 'Change the step in the same transaction.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE CONSTRAINT TRIGGER guard_run_leaves_step AFTER UPDATE OF state ON run
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+  WHEN (OLD.state <> 'ended' AND NEW.state = 'ended') EXECUTE FUNCTION guard_run_leaves_step();
+
 CREATE OR REPLACE FUNCTION guard_run_stamp() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.ended_xid := pg_catalog.pg_current_xact_id();
@@ -365,28 +394,69 @@ CREATE TRIGGER guard_run_stamp BEFORE UPDATE OF state ON run FOR EACH ROW
 CREATE TRIGGER guard_run_xid BEFORE UPDATE OF ended_xid ON run FOR EACH STATEMENT
   EXECUTE FUNCTION guard_run();
 
+-- A run keeps its worker, its start and its token. Only if the worker let the lease expire, another
+-- confirmed worker may adopt the run, and only while the run still counts for its step: the same
+-- epoch and generation, in TRANSITION, not canceled. Without an adoption, the run could be ended as
+-- lost at the same moment, so an adoption takes the run from no worker that still has it.
+CREATE OR REPLACE FUNCTION guard_run_adoption() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE why text;
+BEGIN
+  SELECT CASE
+      WHEN OLD.state <> 'running' OR NEW.state <> 'running' THEN 'it is not running'
+      WHEN NEW.worker_id = OLD.worker_id THEN 'its worker has it already'
+      WHEN NEW.adoptions <> OLD.adoptions + 1 THEN 'the adoption is not counted'
+      WHEN NEW.started_at <> OLD.started_at THEN 'it started only once'
+      WHEN OLD.lease_until >= now() THEN 'the lease of its worker is valid'
+      WHEN NEW.cancel_requested THEN 'its cancellation was requested'
+      WHEN h.epoch <> NEW.epoch THEN 'a backup was restored'
+      WHEN s.state <> 'transition' OR s.generation <> NEW.generation
+        THEN 'its step does not wait for it'
+      WHEN NOT EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.phase = 'confirmed'
+        AND w.lease_until > now()) THEN 'the adopting worker is not confirmed'
+      WHEN EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.drain_since IS NOT NULL)
+        THEN 'the adopting worker is draining'
+    END INTO why
+  FROM step s CROSS JOIN head h WHERE s.id = NEW.step_id;
+  IF why IS NOT NULL AND NOT owns_tables() THEN
+    RAISE EXCEPTION 'Run % cannot be adopted: %', OLD.id, why
+      USING ERRCODE = 'GY049', HINT = 'Another worker adopts a run when its lease has expired.';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_run_adoption AFTER UPDATE OF worker_id, adoptions ON run FOR EACH ROW
+  WHEN (NEW.adoptions <> OLD.adoptions
+    OR OLD.state = 'running' AND NEW.worker_id IS DISTINCT FROM OLD.worker_id)
+  EXECUTE FUNCTION guard_run_adoption();
+
 -- A run's input, worker and result are written once. Long values are compared only in states where
--- they may not change.
+-- they may not change. Only forget_excess_results deletes results of ended runs. A lease lasts at
+-- most one hour (GANTRY_WORKER_LEASE): a longer one would hide a lost worker.
 CREATE OR REPLACE FUNCTION guard_run_fields() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   IF NOT owns_tables() THEN
     RAISE EXCEPTION
-      'Input, worker and result of run % are written once, while it runs or when it ends',
-      OLD.id USING ERRCODE = 'GY049';
+      'Input, worker and result of run % are written once, while it runs or when it ends. A lease '
+      'lasts at most one hour', OLD.id USING ERRCODE = 'GY049';
   END IF;
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_run_fields AFTER UPDATE ON run FOR EACH ROW WHEN (
     ((NEW.worker_id, NEW.started_at) IS DISTINCT FROM (OLD.worker_id, OLD.started_at)
-       AND NOT (OLD.state = 'queued' AND NEW.state = 'running'))
+       AND NOT (OLD.state = 'queued' AND NEW.state = 'running')
+       -- guard_run_adoption
+       AND NOT (OLD.state = 'running' AND NEW.adoptions = OLD.adoptions + 1))
     OR (OLD.cancel_requested AND NOT NEW.cancel_requested)
        OR (OLD.superseded AND NOT NEW.superseded)
     OR NEW.log_bytes < OLD.log_bytes
+    OR NEW.out_bytes < OLD.out_bytes OR NEW.err_bytes < OLD.err_bytes
     OR (OLD.state = 'ended' AND NOT (OLD.outcome = 'lost' AND NEW.outcome = 'late')
         AND ((NEW.outcome, NEW.error, NEW.result_bytes) IS DISTINCT FROM (OLD.outcome, OLD.error,
           OLD.result_bytes)
-             OR (NEW.result IS NOT NULL AND NEW.result IS DISTINCT FROM OLD.result)))
+             OR NEW.result IS DISTINCT FROM OLD.result))
+    OR (NEW.lease_until IS DISTINCT FROM OLD.lease_until AND NEW.state <> 'ended'
+        AND NEW.lease_until NOT BETWEEN now() AND now() + interval '1 hour')
     OR (NEW.state <> 'ended' AND (NEW.result IS NOT NULL OR NEW.result_bytes <> 0))
     OR (OLD.state <> 'running' AND (NEW.input, NEW.surroundings) IS DISTINCT FROM (OLD.input,
       OLD.surroundings)))
@@ -442,8 +512,16 @@ BEGIN
     WHEN (NEW.boot_id, NEW.last_seen_at, NEW.joined_at) IS DISTINCT FROM (OLD.boot_id,
       OLD.last_seen_at, OLD.joined_at) AND NOT reached
       THEN 'was seen, but no health check reached it'
-    WHEN NEW.connection_no < OLD.connection_no OR NEW.report_no < OLD.report_no
-      THEN 'returns to an older connection or report'
+    -- With a large step, a counter would reach its end, and later changes would fail.
+    WHEN NEW.connection_no NOT IN (OLD.connection_no, OLD.connection_no::bigint + 1)
+      OR NEW.report_no NOT IN (OLD.report_no, OLD.report_no::bigint + 1)
+      OR NEW.version NOT IN (OLD.version, OLD.version::bigint + 1)
+      THEN 'has a connection, report or version number that is not the next one'
+    WHEN NEW.contradicting_checks > greatest(OLD.contradicting_checks::bigint + 1, 2)
+      THEN 'has more contradicting health checks than there were'
+    -- A time in the future would end its health checks.
+    WHEN NEW.health_checked_at > now() AND NEW.health_checked_at IS DISTINCT FROM OLD.health_checked_at
+      THEN 'was checked in the future'
     WHEN NEW.facts IS DISTINCT FROM OLD.facts AND NEW.facts IS DISTINCT FROM coalesce((
         SELECT jsonb_object_agg(e.key, e.value ORDER BY f.source)
           FROM node_fact f, jsonb_each(f.facts) e WHERE f.node_id = NEW.id), '{}')
@@ -458,12 +536,15 @@ BEGIN
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_node_progress
-  AFTER UPDATE OF alive, joined, boot_id, last_seen_at, joined_at, connection_no, report_no, facts ON node
+  AFTER UPDATE OF alive, joined, boot_id, last_seen_at, joined_at, connection_no, report_no,
+    version, contradicting_checks, health_checked_at, facts ON node
     FOR EACH ROW
   WHEN ((NEW.alive, NEW.joined, NEW.boot_id, NEW.last_seen_at, NEW.joined_at, NEW.connection_no,
-    NEW.report_no, NEW.facts) IS DISTINCT FROM
+    NEW.report_no, NEW.version, NEW.facts) IS DISTINCT FROM
         (OLD.alive, OLD.joined, OLD.boot_id, OLD.last_seen_at, OLD.joined_at, OLD.connection_no,
-          OLD.report_no, OLD.facts))
+          OLD.report_no, OLD.version, OLD.facts)
+    OR NEW.contradicting_checks > greatest(OLD.contradicting_checks, 2)
+    OR NEW.health_checked_at > now())
   EXECUTE FUNCTION guard_node_progress();
 
 CREATE OR REPLACE FUNCTION guard_node_begins() RETURNS trigger

@@ -155,7 +155,7 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
   OR UPDATE OF id, noderole_id, node_id, action, concurrency_group_id, rank, priority, jig, exclusive, destructive, immediate, needs, place,
-               generation, content_hash, disruption_budget_ids, freezes_node, retries, backoff_s, timeout_s,
+               generation, content_hash, disruption_budget_ids, freezes_node, retries, backoff_s, timeout_s, check_s,
                join_kind, join_n, join_after, skipped ON step
   FOR EACH STATEMENT EXECUTE FUNCTION guard_intent();
 
@@ -163,7 +163,7 @@ CREATE TRIGGER guard_intent BEFORE INSERT OR DELETE OR TRUNCATE
 CREATE OR REPLACE FUNCTION role_columns(role_hash bytea)
 RETURNS TABLE (jig text, noop boolean, destructive boolean, milestone boolean, exclusive boolean,
   needs text, place text, freezes_node boolean,
-               retries bigint, backoff_s bigint, timeout_s bigint, join_kind text, join_n bigint,
+               retries bigint, backoff_s bigint, timeout_s bigint, check_s int, join_kind text, join_n bigint,
                  join_after text, priority int,
                concurrency_group text, max_running bigint, mode text, keeps boolean)
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off
@@ -177,6 +177,7 @@ SET jit = off AS $$
     least(coalesce((r.b #>> '{run,retries}')::bigint, 0), 2147483647),
       least(coalesce((r.b #>> '{run,backoff}')::bigint, 5), 2147483647),
     least(greatest(coalesce((r.b #>> '{run,timeout}')::bigint, 3600), 1), 2147483647),
+    (r.b #>> '{run,check,interval}')::int,
     CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object' THEN 'at_least'
       ELSE coalesce(r.b #>> '{run,join,need}', 'all') END,
     CASE WHEN jsonb_typeof(r.b #> '{run,join,need}') = 'object'
@@ -202,12 +203,12 @@ SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit =
       CROSS JOIN LATERAL role_columns(x.role_hash) c)
   SELECT s.id FROM written s JOIN roles o ON o.role_hash = s.role_hash
   WHERE (s.jig, s.destructive, s.immediate, s.exclusive, s.needs, s.place, s.freezes_node, s.retries,
-    s.backoff_s, s.timeout_s,
+    s.backoff_s, s.timeout_s, s.check_s,
          s.join_kind, s.join_n, s.join_after, s.priority) IS DISTINCT FROM
         -- The join and these flags are those of `run`. A removal waits for all its children.
         (o.jig, o.destructive AND s.action = 'run', o.milestone AND o.noop AND s.action = 'run',
           o.exclusive AND NOT s.phantom, o.needs, o.place, o.freezes_node, o.retries,
-         o.backoff_s, o.timeout_s, CASE s.action WHEN 'run' THEN o.join_kind ELSE 'all' END,
+         o.backoff_s, o.timeout_s, CASE s.action WHEN 'run' THEN o.check_s END, CASE s.action WHEN 'run' THEN o.join_kind ELSE 'all' END,
          CASE s.action WHEN 'run' THEN o.join_n END,
          CASE s.action WHEN 'run' THEN o.join_after ELSE 'success' END, o.priority) LIMIT 1
 $$;
@@ -252,11 +253,11 @@ BEGIN
          OR n.skipped IS DISTINCT FROM o.skipped AND n.skipped IS NOT NULL
       OR ((n.concurrency_group_id, n.rank, n.priority, n.jig, n.exclusive, n.destructive, n.immediate, n.needs,
         n.place, n.disruption_budget_ids, n.freezes_node,
-           n.retries, n.backoff_s, n.timeout_s, n.join_kind, n.join_n, n.join_after, n.skipped,
+           n.retries, n.backoff_s, n.timeout_s, n.check_s, n.join_kind, n.join_n, n.join_after, n.skipped,
              n.state = 'gone') IS DISTINCT FROM
           (o.concurrency_group_id, o.rank, o.priority, o.jig, o.exclusive, o.destructive, o.immediate, o.needs,
             o.place, o.disruption_budget_ids, o.freezes_node,
-           o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n, o.join_after, o.skipped,
+           o.retries, o.backoff_s, o.timeout_s, o.check_s, o.join_kind, o.join_n, o.join_after, o.skipped,
              o.state = 'gone')
           OR (n.generation, n.content_hash) <> (o.generation, o.content_hash) AND NOT EXISTS (
             SELECT FROM noderole r JOIN told_roles(here.review) t
@@ -277,10 +278,10 @@ BEGIN
     SELECT step_unlike_role(array_agg(n.id)) INTO named FROM is_now n JOIN was o ON o.id = n.id
     WHERE n.state <> 'gone'
       AND (n.jig, n.exclusive, n.destructive, n.immediate, n.needs, n.place, n.freezes_node,
-        n.retries, n.backoff_s, n.timeout_s,
+        n.retries, n.backoff_s, n.timeout_s, n.check_s,
            n.join_kind, n.join_n, n.join_after, n.priority) IS DISTINCT FROM
           (o.jig, o.exclusive, o.destructive, o.immediate, o.needs, o.place, o.freezes_node,
-            o.retries, o.backoff_s, o.timeout_s,
+            o.retries, o.backoff_s, o.timeout_s, o.check_s,
            o.join_kind, o.join_n, o.join_after, o.priority);
     IF named IS NULL THEN
       -- An immediate step becomes ACTIVE only with all the parents that its document names.
@@ -550,8 +551,8 @@ BEGIN
            IS DISTINCT FROM ((c.nr ->> 'rank')::int, o.jig, o.destructive, o.milestone
              AND o.noop, o.exclusive AND NOT c.phantom,
                              o.needs, o.place, o.freezes_node)
-        OR (s.retries, s.backoff_s, s.timeout_s, s.join_kind, s.join_n, s.join_after, s.priority)
-           IS DISTINCT FROM (o.retries, o.backoff_s, o.timeout_s, o.join_kind, o.join_n,
+        OR (s.retries, s.backoff_s, s.timeout_s, s.check_s, s.join_kind, s.join_n, s.join_after, s.priority)
+           IS DISTINCT FROM (o.retries, o.backoff_s, o.timeout_s, o.check_s, o.join_kind, o.join_n,
              o.join_after, o.priority)
         OR (l.deployment_id, l.name, l.max_running::bigint, l.mode)
            IS DISTINCT FROM ((c.nr ->> 'deployment')::uuid, o.concurrency_group, o.max_running, o.mode)

@@ -51,6 +51,25 @@ END $$;
 CREATE TRIGGER guard_forget_results AFTER UPDATE OF removed_in ON node FOR EACH ROW
   WHEN (OLD.removed_in IS NULL AND NEW.removed_in IS NOT NULL) EXECUTE FUNCTION forget_results();
 
+-- Deletes those of these runs' results that exceed the limits of their node. The rule is the engine's
+-- data::kept::expired_results. Workers may not delete any other result.
+CREATE OR REPLACE FUNCTION forget_excess_results(runs bigint[]) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+  WITH stored AS (
+    SELECT r.id, r.node_id, r.result_bytes,
+      row_number() OVER (PARTITION BY r.step_id ORDER BY r.id DESC) AS nth
+    FROM run r WHERE r.result IS NOT NULL AND r.result_bytes > 0
+      AND r.node_id IN (SELECT x.node_id FROM run x WHERE x.id = ANY (runs))),
+  ranked AS (
+    SELECT s.id, s.nth, count(*) OVER places AS place, sum(s.result_bytes) OVER places AS bytes
+    FROM stored s WINDOW places AS (PARTITION BY s.node_id ORDER BY s.nth, s.id DESC))
+  UPDATE run SET result = NULL WHERE id IN (
+    -- A concurrent call may delete the same results, so rows are locked in order of id.
+    SELECT r.id FROM run r WHERE r.result IS NOT NULL AND r.id = ANY (runs) AND r.id IN (
+      SELECT k.id FROM ranked k WHERE k.nth > 10 OR k.place > 500 OR k.bytes > 4194304)
+    ORDER BY r.id FOR UPDATE)
+$$;
+
 -- A removed step loses its output. Its results stay as long as its node. A restored step starts
 -- without both.
 CREATE OR REPLACE FUNCTION step_output_goes() RETURNS trigger LANGUAGE plpgsql AS $$

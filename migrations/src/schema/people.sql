@@ -140,7 +140,8 @@ CREATE TABLE access_change (
   id             bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   person_id      uuid        NOT NULL REFERENCES person,
   kind           text        NOT NULL
-      CHECK (kind IN ('created', 'granted', 'enabled', 'link', 'reset', 'factor_removed')),
+      CHECK (kind IN (
+        'created', 'granted', 'enabled', 'link', 'reset', 'factor_removed', 'token')),
   permission     text,
   deployment_id  uuid,
   by             uuid REFERENCES person,
@@ -156,7 +157,7 @@ CREATE TABLE access_change (
 CREATE INDEX access_change_person ON access_change (person_id, at);
 COMMENT ON TABLE access_change IS
   'Access that one person gave another: accounts, grants of reviewer and admin, sign-in links, '
-  'resets. Only triggers write it.';
+  'resets, tokens of service accounts. Only triggers write it.';
 COMMENT ON COLUMN access_change.by IS
   'The admin. NULL: the owner of the installation, with `gantry admin` or `gantry up`.';
 COMMENT ON COLUMN access_change.dismissed_at IS

@@ -46,6 +46,7 @@ CREATE TABLE step (
   retries                int         NOT NULL DEFAULT 0 CHECK (retries >= 0),
   backoff_s              int         NOT NULL DEFAULT 5 CHECK (backoff_s >= 0),
   timeout_s              int         NOT NULL DEFAULT 3600 CHECK (timeout_s > 0),
+  check_s                int         CHECK (check_s BETWEEN 5 AND 86400),
   join_kind              text        NOT NULL DEFAULT 'all'
       CHECK (join_kind IN ('all', 'any', 'at_least')),
   join_n                 int CHECK (join_n > 0),
@@ -120,6 +121,8 @@ COMMENT ON COLUMN step.generation IS 'The number of the blueprint that last chan
 COMMENT ON COLUMN step.content_hash IS
   'The hash that the node''s ledger compares: role, own reviewed data and re-runs, but no output.';
 COMMENT ON COLUMN step.freezes_node IS 'If the step fails, no other step of the node starts.';
+COMMENT ON COLUMN step.check_s IS
+  'The interval of the check of the role in seconds. NULL: it has none.';
 COMMENT ON COLUMN step.join_kind IS 'How many parents must complete: all, any, or at least join_n.';
 COMMENT ON COLUMN step.join_after IS
   'success: parents must be active. end: they may also have failed.';
@@ -152,6 +155,46 @@ COMMENT ON COLUMN step.input_version IS
 COMMENT ON COLUMN step.input_checked IS 'The input_version for which the input was last compared.';
 COMMENT ON COLUMN step.stale IS
   'The input differs from the input of the applied run, and the step does not run again by itself.';
+
+CREATE TABLE role_check (
+  step_id     uuid        PRIMARY KEY REFERENCES step,
+  node_id     uuid        NOT NULL REFERENCES node,
+  due_at      timestamptz NOT NULL,
+  worker_id   uuid,
+  leased_at   timestamptz,
+  generation  bigint      NOT NULL DEFAULT 0 CHECK (generation >= 0),
+  state       text        NOT NULL DEFAULT 'unknown'
+      CHECK (state IN ('unknown', 'passing', 'failing')),
+  failures    int         NOT NULL DEFAULT 0 CHECK (failures >= 0),
+  reran       boolean     NOT NULL DEFAULT false,
+  detail      text        NOT NULL DEFAULT '' CHECK (length(detail) <= 2000),
+  took_ms     int         NOT NULL DEFAULT 0 CHECK (took_ms >= 0),
+  checked_at  timestamptz,
+  changed_at  timestamptz,
+  passes_until timestamptz    NOT NULL DEFAULT now(),
+  CONSTRAINT role_check_lease_is_whole CHECK ((worker_id IS NULL) = (leased_at IS NULL)),
+  CONSTRAINT role_check_result_is_whole CHECK (
+    (state = 'unknown') = (checked_at IS NULL) AND (checked_at IS NULL) = (changed_at IS NULL)),
+  CONSTRAINT role_check_passing_has_no_failures CHECK (state <> 'passing' OR (failures = 0 AND NOT reran))
+) WITH (fillfactor = 70);
+CREATE INDEX role_check_due ON role_check (due_at, step_id);
+CREATE INDEX role_check_passes ON role_check (passes_until);
+CREATE INDEX role_check_leased ON role_check (node_id) WHERE worker_id IS NOT NULL;
+COMMENT ON TABLE role_check IS
+  'The last result of the check of each step whose role has one. A trigger inserts and deletes the '
+  'rows; workers write the results.';
+COMMENT ON COLUMN role_check.due_at IS
+  'When the next check is due. While one runs: when its lease ends.';
+COMMENT ON COLUMN role_check.worker_id IS 'The worker that runs the check now.';
+COMMENT ON COLUMN role_check.generation IS 'step.generation of the last result. 0: no result.';
+COMMENT ON COLUMN role_check.failures IS 'Consecutive failures since the last success or re-run.';
+COMMENT ON COLUMN role_check.reran IS
+  'Whether a failure made the step run again since the last success.';
+COMMENT ON COLUMN role_check.detail IS 'The end of the output, with secrets masked.';
+COMMENT ON COLUMN role_check.changed_at IS 'When state last changed.';
+COMMENT ON COLUMN role_check.passes_until IS
+  'How long the last success counts. In the past: the check failed, has not run since the step became '
+  'ACTIVE, or no worker runs it. A deployment with such an ACTIVE step is not converged.';
 
 CREATE TABLE edge (
   child   uuid NOT NULL REFERENCES step,
@@ -196,6 +239,9 @@ CREATE TABLE run (
   result_bytes          int         NOT NULL DEFAULT 0 CHECK (result_bytes >= 0),
   error                 text,
   log_bytes             bigint      NOT NULL DEFAULT 0 CHECK (log_bytes >= 0),
+  out_bytes             bigint      NOT NULL DEFAULT 0 CHECK (out_bytes >= 0),
+  err_bytes             bigint      NOT NULL DEFAULT 0 CHECK (err_bytes >= 0),
+  adoptions             int         NOT NULL DEFAULT 0 CHECK (adoptions BETWEEN 0 AND 5),
   CONSTRAINT run_end_is_whole CHECK (
     (state = 'ended') = (ended_at IS NOT NULL) AND (state = 'ended') = (outcome IS NOT NULL)),
   CONSTRAINT run_running_has_worker CHECK (
@@ -206,6 +252,8 @@ CREATE INDEX run_by_state ON run (coalesce(outcome, state), id);
 CREATE INDEX run_by_took ON run (
     coalesce((extract(epoch FROM ended_at - started_at) * 1000000)::bigint, -1), id);
 CREATE INDEX run_concurrency_group ON run (concurrency_group_id, id DESC);
+CREATE INDEX run_ended_at ON run (ended_at, id) WHERE ended_at IS NOT NULL;
+CREATE INDEX run_generation ON run (generation, id);
 CREATE INDEX run_node ON run (node_id, id DESC);
 CREATE INDEX run_of_worker ON run (worker_id, id DESC) WHERE worker_id IS NOT NULL;
 CREATE UNIQUE INDEX run_one_exclusive_on_node ON run (node_id)
@@ -236,6 +284,12 @@ COMMENT ON COLUMN run.ended_xid IS
   'The transaction that ended the run, written by a trigger. NULL: the run is open.';
 COMMENT ON COLUMN run.lease_until IS
   'If the worker does not renew the lease until then, the run is lost.';
+COMMENT ON COLUMN run.out_bytes IS
+  'How far the log contains standard output as the node has it. An adopting worker reads on there.';
+COMMENT ON COLUMN run.err_bytes IS 'The same for standard error.';
+COMMENT ON COLUMN run.adoptions IS
+  'How often another worker took the run over after its worker was lost. Limited, because a run may '
+  'be what ends its workers.';
 COMMENT ON COLUMN run.surroundings IS 'The other input of the run, with secrets as references.';
 COMMENT ON COLUMN run.result IS
   'The result of the attempt, independent of its outcome. NULL with result_bytes > 0: no longer '

@@ -15,8 +15,13 @@ CREATE TABLE worker (
   started_at         timestamptz NOT NULL DEFAULT now(),
   last_heartbeat_at  timestamptz NOT NULL DEFAULT now(),
   secrets            jsonb       NOT NULL DEFAULT '[]',
+  drain_by           uuid        REFERENCES person,
+  drain_since        timestamptz,
+  drain_reason       text        CHECK (char_length(drain_reason) <= 1000),
   CONSTRAINT worker_secrets_are_a_list CHECK (
-    jsonb_typeof(secrets) = 'array' AND jsonb_array_length(secrets) <= 1000)
+    jsonb_typeof(secrets) = 'array' AND jsonb_array_length(secrets) <= 1000),
+  CONSTRAINT worker_drain_is_complete CHECK (
+    num_nonnulls(drain_by, drain_since, drain_reason) IN (0, 3))
 );
 CREATE INDEX worker_lease ON worker (lease_until);
 CREATE INDEX worker_started ON worker (started_at DESC, id DESC);
@@ -29,6 +34,9 @@ COMMENT ON COLUMN worker.reason IS 'Why the worker was rejected (nack).';
 COMMENT ON COLUMN worker.last_heartbeat_at IS 'When the worker last renewed its lease.';
 COMMENT ON COLUMN worker.secrets IS
   'Names, versions and descriptors of the secrets in the worker''s folder.';
+COMMENT ON COLUMN worker.drain_since IS
+  'Since when the worker takes no further runs. It finishes the runs that it has. NULL: it is not '
+  'draining, and neither are drain_by and drain_reason set.';
 ALTER TABLE run ADD CONSTRAINT run_worker_id_fkey
   FOREIGN KEY (worker_id) REFERENCES worker(id);
 
@@ -60,6 +68,17 @@ COMMENT ON COLUMN background_task.failures IS 'Failed runs since the last succes
 COMMENT ON COLUMN background_task.due_at IS 'The start of the next run. NULL during a run.';
 COMMENT ON COLUMN background_task.lease_until IS
   'When the row expires. The process renews it while it runs.';
+
+CREATE TABLE server_address (
+  address  text        PRIMARY KEY CHECK (char_length(address) BETWEEN 2 AND 45),
+  seen_at  timestamptz NOT NULL DEFAULT now()
+);
+CREATE INDEX server_address_seen ON server_address (seen_at);
+COMMENT ON TABLE server_address IS
+  'The addresses of hosts with a server. Workers do not connect to them.';
+COMMENT ON COLUMN server_address.address IS 'As PostgreSQL prints an inet without a mask.';
+COMMENT ON COLUMN server_address.seen_at IS
+  'When a server last reported it. Rows are deleted some minutes later.';
 
 CREATE TABLE database_role (
   purpose  text PRIMARY KEY CHECK (purpose IN ('server', 'worker', 'metrics')),

@@ -7,12 +7,14 @@ use background::{Driver, Process, ProcessKind};
 use control::Control;
 use tokio_util::sync::CancellationToken;
 
+use crate::background_tasks::addresses::ReportAddresses;
 use crate::background_tasks::checkpoints::{Checkpoints, WriteCheckpoint};
 use crate::background_tasks::expired::{DeleteExpiredKeys, DeleteExpiredSessions};
 use crate::background_tasks::replan::ReplanReviews;
 use crate::background_tasks::seal::SealAudit;
 use crate::http::metrics::Metrics;
 
+mod addresses;
 pub(crate) mod checkpoints;
 mod expired;
 mod replan;
@@ -34,6 +36,7 @@ pub(crate) fn start(
     driver.add(DeleteExpiredSessions(pool.clone()));
     driver.add(SealAudit(pool.clone()));
     driver.add(ReplanReviews(Arc::clone(control)));
+    driver.add(ReportAddresses(pool.clone()));
     if let Some(checkpoints) = checkpoints {
         driver.add(WriteCheckpoint::new(Arc::clone(control), checkpoints));
     }

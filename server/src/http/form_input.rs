@@ -20,7 +20,7 @@ use crate::http::problems::Refusal;
 pub(crate) const MOST: usize = 4096;
 
 /// Fields to keep, by the path that the form posts to.
-const RETAINED_FIELDS: [(&str, &[&str]); 13] = [
+const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
     (
         "/call/add-node",
         &["fqdn", "mac", "serial", "root", "address", "port", "user", "key", "host_key"],
@@ -35,7 +35,9 @@ const RETAINED_FIELDS: [(&str, &[&str]); 13] = [
     ("/call/submit", &["title"]),
     ("/call/import", &["path", "text"]),
     ("/call/set-maintenance", &["reason"]),
+    ("/call/drain-worker", &["reason"]),
     ("/call/retry", &["reason"]),
+    ("/call/retry_failed", &["reason"]),
     ("/call/judge", &["reason"]),
 ];
 

@@ -192,7 +192,28 @@ pub(crate) async fn pass(State(state): State<AppState>, request: Request, next: 
         ))
         .into_response();
     }
+    if !is_identity(request.headers()) {
+        let problem = Problem::new(
+            415,
+            "unsupported_encoding",
+            "Unsupported content encoding",
+            "The request body is compressed, and the server does not decompress it. Send it \
+             without Content-Encoding.",
+        );
+        let supported = [(header::ACCEPT_ENCODING, HeaderValue::from_static("identity"))];
+        return (supported, Refusal(problem)).into_response();
+    }
     next.run(request).await
+}
+
+/// Whether the body has no `Content-Encoding`.
+fn is_identity(headers: &HeaderMap) -> bool {
+    let is_identity = |value: &HeaderValue| {
+        value.to_str().is_ok_and(|codings| {
+            codings.split(',').all(|coding| coding.trim().eq_ignore_ascii_case("identity"))
+        })
+    };
+    headers.get_all(header::CONTENT_ENCODING).iter().all(is_identity)
 }
 
 fn host(request: &Request) -> Option<String> {

@@ -1,7 +1,8 @@
 //! `GET /metrics` for Prometheus.
 //!
-//! Labels have a fixed set of values and never contain client input: the route's template, a known
-//! method, the status. Clients can't increase the number of time series. Process metrics are
+//! Labels have a bounded set of values and never contain client input: the route's template, a known
+//! method, the status, the name of a worker. Clients can't increase the number of time series.
+//! Process metrics are
 //! counted as they happen. Database metrics are queried on collection, at most once per
 //! [`CACHE_TTL`]. If the database does not answer, they are omitted (`gantry_database_up 0`),
 //! because old numbers would look current.
@@ -22,7 +23,7 @@ use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use control::Numbers;
+use control::{Numbers, WorkerLoad};
 use engine::Hash;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, LabelValueEncoder};
@@ -38,6 +39,7 @@ use tokio::time::Instant;
 use crate::AppState;
 use crate::http::limits;
 use crate::http::problems::Refusal;
+use crate::http::run_metrics::{RunMetrics, register_workers};
 
 /// Maximum age of database metrics.
 const CACHE_TTL: Duration = Duration::from_secs(5);
@@ -52,7 +54,7 @@ const FORWARDING_HEADERS: [&str; 4] =
 /// Label of requests without a route.
 const NO_ROUTE: &str = "none";
 
-type FloatGauge = Gauge<f64, AtomicU64>;
+pub(crate) type FloatGauge = Gauge<f64, AtomicU64>;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ResponseLabels {
@@ -96,9 +98,10 @@ struct Inner {
     pool_max: Gauge,
     up: Gauge,
     background_tasks: background::Metrics,
+    runs: RunMetrics,
     process: Registry,
     /// The last database metrics and the time of their query.
-    database: Mutex<Option<(Instant, Numbers)>>,
+    database: Mutex<Option<(Instant, DatabaseNumbers)>>,
 }
 
 fn histogram() -> Histogram {
@@ -107,6 +110,7 @@ fn histogram() -> Histogram {
 
 impl Default for Metrics {
     fn default() -> Self {
+        let mut process = Registry::with_prefix("gantry");
         let mut inner = Inner {
             answered: Family::default(),
             took: Family::new_with_constructor(histogram),
@@ -116,7 +120,8 @@ impl Default for Metrics {
             pool_max: Gauge::default(),
             up: Gauge::default(),
             background_tasks: background::Metrics::default(),
-            process: Registry::with_prefix("gantry"),
+            runs: RunMetrics::registered(&mut process),
+            process,
             database: Mutex::default(),
         };
         let to = &mut inner.process;
@@ -197,7 +202,14 @@ impl Drop for Underway<'_> {
 
 /// Holds the route that a request matched.
 #[derive(Debug, Clone, Default)]
-struct MatchedRoute(Arc<OnceLock<MatchedPath>>);
+pub(crate) struct MatchedRoute(Arc<OnceLock<MatchedPath>>);
+
+impl MatchedRoute {
+    /// The template of the route. A request that was rejected before the router has none.
+    pub(crate) fn template(&self) -> &str {
+        self.0.get().map_or(NO_ROUTE, MatchedPath::as_str)
+    }
+}
 
 /// Passes the matched route to [`count`], which runs outside of the router and does not see it.
 pub(crate) async fn record_route(
@@ -224,8 +236,7 @@ pub(crate) async fn count(
     let in_flight = Underway::begin(inner);
     let answer = next.run(request).await;
     drop(in_flight);
-    // A request that was rejected before the router has no route.
-    let route = Route(routed.0.get().map_or(NO_ROUTE, MatchedPath::as_str).into());
+    let route = Route(routed.template().into());
     inner
         .took
         .get_or_create(&RequestLabels { method, route: route.clone() })
@@ -270,7 +281,14 @@ pub(crate) async fn collect(
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-async fn numbers(state: &AppState) -> Option<Numbers> {
+/// Metrics from the database.
+#[derive(Clone)]
+struct DatabaseNumbers {
+    numbers: Numbers,
+    workers: Vec<WorkerLoad>,
+}
+
+async fn numbers(state: &AppState) -> Option<DatabaseNumbers> {
     // Concurrent requests wait for the same result.
     let mut kept = state.metrics.0.database.lock().await;
     if let Some((at, numbers)) = &*kept
@@ -279,14 +297,19 @@ async fn numbers(state: &AppState) -> Option<Numbers> {
         return Some(numbers.clone());
     }
     *kept = None;
-    let numbers = state.control.numbers().await.ok()?;
+    state.metrics.0.runs.update(&state.control).await?;
+    let numbers = DatabaseNumbers {
+        numbers: state.control.numbers().await.ok()?,
+        workers: state.control.worker_loads().await.ok()?,
+    };
     *kept = Some((Instant::now(), numbers.clone()));
     Some(numbers)
 }
 
-fn database_registry(numbers: &Numbers) -> Registry {
+fn database_registry(numbers: &DatabaseNumbers) -> Registry {
     let mut to = Registry::with_prefix("gantry");
-    let Numbers { tally, steps } = numbers;
+    register_workers(&mut to, &numbers.workers);
+    let Numbers { tally, steps } = &numbers.numbers;
     let mut register_by_state = |name: &str, help: &str, states: &[(&'static str, i64)]| {
         let family = Family::<StateLabel, Gauge>::default();
         for (state, count) in states {
@@ -301,8 +324,9 @@ fn database_registry(numbers: &Numbers) -> Registry {
         ("active", steps.active),
         ("error", steps.error),
         ("stale", steps.stale),
+        ("unchecked", steps.unchecked),
     ];
-    register_by_state("steps", "Steps by state; stale ones are also active", &states);
+    register_by_state("steps", "Steps by state; stale and unchecked ones are also active", &states);
     register_by_state(
         "runs_open",
         "Open runs by state",
@@ -321,7 +345,11 @@ fn database_registry(numbers: &Numbers) -> Registry {
         to.register(name, help, gauge);
     };
     one("workers_alive", "Workers that are alive", tally.workers);
-    one("workers_capacity", "Maximum number of runs of these workers at once", tally.capacity);
+    one(
+        "workers_capacity",
+        "Maximum number of runs at once of the workers that are not draining",
+        tally.capacity,
+    );
     one("reviews_open", "Open reviews, counted up to 1000", tally.open_reviews);
     let age = FloatGauge::default();
     age.set(tally.oldest_age);

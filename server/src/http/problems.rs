@@ -43,7 +43,7 @@ pub(crate) fn status_code(problem: &Problem) -> StatusCode {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut answer = (status_code(&self.0), Json(&self.0)).into_response();
+        let mut answer = (status_code(&self.0), Json(self.0.typed())).into_response();
         answer
             .headers_mut()
             .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
@@ -263,7 +263,7 @@ const JSON_SYNTAX_ERRORS: [(&str, &str); 12] = [
     ("trailing comma", "trailing comma"),
     ("trailing characters", "unexpected characters after the end of the JSON value"),
     ("invalid number", "invalid number"),
-    ("number out of range", "number out of range"),
+    ("number out of range", "number out of range (valid: -1.7e308 to 1.7e308)"),
     ("invalid escape", "invalid escape sequence (write a backslash as \\\\)"),
     (
         "unexpected end of hex escape",

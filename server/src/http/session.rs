@@ -22,6 +22,7 @@ use app::addresses;
 use control::people::{Actor, ClientInfo};
 
 use crate::AppState;
+use crate::http::access_log::RequestPerson;
 use crate::http::problems::{Refusal, wants_page};
 
 /// The authenticated client of a request, set by the session middleware. `None` if it is not signed
@@ -157,6 +158,7 @@ pub(crate) async fn look_up(
             if let Some(refused) = before(&request, actor.as_ref()) {
                 return refused;
             }
+            RequestPerson::set(&request, actor.as_ref());
             request.extensions_mut().insert(RequestActor(actor));
             next.run(request).await
         }
@@ -181,6 +183,7 @@ pub(crate) async fn authenticate(
     if let Some(refused) = before(&request, actor.as_ref()) {
         return refused;
     }
+    RequestPerson::set(&request, actor.as_ref());
     let token = actor.as_ref().and_then(|actor| actor.token.as_ref()).map(|token| token.id);
     request.extensions_mut().insert(RequestActor(actor));
     match token {

@@ -1,5 +1,5 @@
-//! `GET /graph/{name}/graph.svg` and `GET /reviews/{id}/graph.svg`: the image of a graph page as a
-//! file.
+//! `GET /graph.svg`, `GET /graph/{name}/graph.svg` and `GET /reviews/{id}/graph.svg`: the
+//! image of a graph page as a file.
 //!
 //! The query is the same as on the page. The file is sent as an attachment, because the console
 //! must not display content that is not one of its pages.
@@ -20,6 +20,16 @@ use crate::http::session::SignedIn;
 /// The query as pairs of name and value.
 type GraphQuery = Query<Vec<(String, String)>>;
 
+pub(crate) async fn of_cluster(
+    State(state): State<AppState>,
+    SignedIn(actor): SignedIn,
+    query: GraphQuery,
+) -> Result<Response, Refusal> {
+    let address = Address::from_pairs(addresses::GRAPH.to_owned(), query.0);
+    let view = state.control.cluster_graph(&actor, &address.wish, Lost::Note).await?;
+    Ok(file("graph-cluster.svg", svg(&view, address.color)))
+}
+
 pub(crate) async fn of_deployment(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
@@ -28,7 +38,7 @@ pub(crate) async fn of_deployment(
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(addresses::graph_of(&name), query.0);
     let view = state.control.graph(&actor, &name, &address.wish, Lost::Note).await?;
-    let name = format!("graph-{}.svg", view.deployment);
+    let name = format!("graph-{}.svg", view.name());
     Ok(file(&name, svg(&view, address.color)))
 }
 

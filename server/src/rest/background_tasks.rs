@@ -1,11 +1,12 @@
 //! `/api/v1/background-tasks`: the periodic work of servers and workers.
 
-use api::background_tasks::BackgroundTasks;
+use api::background_tasks::{BackgroundTasks, BackgroundTasksQuery};
 use axum::Json;
 use axum::extract::State;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
+use crate::http::problems::QueryParams;
 use crate::http::session::SignedIn;
 use crate::rest::Answer;
 
@@ -24,6 +25,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
 async fn background_tasks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
+    QueryParams(wanted): QueryParams<BackgroundTasksQuery>,
 ) -> Answer<BackgroundTasks> {
-    Ok(Json(state.control.background_tasks(&actor).await?))
+    Ok(Json(state.control.background_tasks(&actor, &wanted).await?))
 }

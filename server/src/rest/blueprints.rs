@@ -4,8 +4,10 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::blueprints::{BlueprintPage, BlueprintsQuery, Comparison, MAX_DOCUMENTS, Point};
-use api::overview::{BlueprintQuery, BlueprintView};
+use api::blueprints::{
+    BlueprintPage, BlueprintQuery, BlueprintView, BlueprintsQuery, Comparison, MAX_DOCUMENTS, Point,
+};
+use api::rollout::{BlueprintProgress, RetriedSteps, RetryFailed};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
@@ -38,6 +40,23 @@ pub(crate) fn operations(all: Operations) -> Operations {
                 "With `wait`, the response is sent once nothing more happens automatically, or \
                  when the time is over. If too many requests are waiting, the response is \
                  immediate. Send the request again.",
+            ),
+        )
+        .get(
+            "/blueprints/{number}/progress",
+            progress,
+            op("getBlueprintProgress", "Get the rollout of a blueprint").about(
+                "Steps by wave, failed steps, and runs by node. Lists are bounded, and the \
+                 response says what it leaves out.",
+            ),
+        )
+        .post(
+            "/blueprints/{number}/retry",
+            retry,
+            op("retryBlueprint", "Retry the failed steps of a blueprint").about(
+                "Retries at most 200 steps, those that run first. It leaves out steps in \
+                 deployments that you do not operate and, without `destructive`, steps that \
+                 destroy data.",
             ),
         )
         .post("/execution", switch, op("switchExecution", "Turn execution on or off"))
@@ -145,4 +164,21 @@ async fn target(
         _ => state.control.target(&actor, number).await?,
     };
     Ok(Json(view))
+}
+
+async fn progress(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    PathParams(number): PathParams<BlueprintNumber>,
+) -> Answer<BlueprintProgress> {
+    Ok(Json(state.control.blueprint_progress(&actor, number).await?))
+}
+
+async fn retry(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    PathParams(number): PathParams<BlueprintNumber>,
+    JsonBody(wanted): JsonBody<RetryFailed>,
+) -> Answer<RetriedSteps> {
+    Ok(Json(state.control.retry_failed(&actor, number, &wanted).await?))
 }

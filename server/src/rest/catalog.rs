@@ -6,6 +6,7 @@ use api::catalog::{
     BarclampsQuery, CatalogPage, ImportPage, ImportsQuery, RoleGraph, RoleGraphQuery, RolePage,
     RoleQuery, RoleView, RolesQuery,
 };
+use api::views::board::JigView;
 use axum::Json;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -39,6 +40,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .get("/roles", roles, op("listRoles", "List roles"))
         .get("/roles/{name}", role, op("getRole", "Get a role"))
         .get("/catalog/graph", role_graph, op("getRoleGraph", "Get the dependency graph of roles"))
+        .get("/jigs", jigs, op("listJigs", "List the jigs of the barclamps in use"))
         .get("/imports", imports, op("listImports", "List import reports"))
         .get(
             "/scripts/{hash}",
@@ -51,6 +53,10 @@ pub(crate) fn operations(all: Operations) -> Operations {
 #[serde(deny_unknown_fields)]
 struct Files {
     files: BTreeMap<String, String>,
+}
+
+async fn jigs(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Vec<JigView>> {
+    Ok(Json(state.control.jigs(&actor).await?))
 }
 
 /// Returns any script as plain text, so that a browser shows it and executes nothing.

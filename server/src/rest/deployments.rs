@@ -1,10 +1,13 @@
 //! `/api/v1/deployments`: lists, the board, progress, hold, priority, and proposals that begin at a
 //! deployment.
 
-use api::deployments::{DeclarationQuery, DeploymentDeclaration, DeploymentPage, DeploymentsQuery};
+use api::deployments::{
+    DeclarationQuery, DeploymentDeclaration, DeploymentDetails, DeploymentPage, DeploymentRequest,
+    DeploymentsQuery, ProposedDeployment,
+};
 use api::overview::DeploymentProgress;
 use api::proposals::Restored;
-use api::views::board::{Board, RoleNoderoles, RoleNoderolesQuery};
+use api::views::board::{Board, BoardQuery, RoleNoderoles, RoleNoderolesQuery};
 use axum::Json;
 use axum::extract::State;
 use engine::catalog::read::MAX_PRIORITY;
@@ -21,7 +24,22 @@ use crate::rest::proposals::{Proposed, proposal_created};
 use crate::rest::{Answer, CreatedWithLocation, EmptyObject, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
+    const PROPOSED: &str = "Adds the edit to the open proposal, or opens one. Nothing changes until \
+        the proposal is submitted, reviewed and committed. `Location` is the proposal.";
     all.get("/deployments", deployments, op("listDeployments", "List deployments"))
+        .post(
+            "/deployments",
+            create,
+            op("createDeployment", "Propose to create a deployment").also(&[422]).about(PROPOSED),
+        )
+        .get("/deployments/{name}", deployment, op("getDeployment", "Get a deployment"))
+        .delete(
+            "/deployments/{name}",
+            remove,
+            op("removeDeployment", "Propose to remove an empty deployment")
+                .also(&[422])
+                .about(PROPOSED),
+        )
         .get("/deployments/{name}/board", board, op("getBoard", "Get the board of a deployment"))
         .get(
             "/deployments/{name}/declaration",
@@ -76,12 +94,39 @@ async fn deployments(
     Ok(Json(state.control.find_deployments(&actor, &wanted).await?))
 }
 
+async fn deployment(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    PathParams(name): PathParams<String>,
+) -> Answer<DeploymentDetails> {
+    Ok(Json(state.control.deployment(&actor, &name).await?))
+}
+
+async fn create(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    JsonBody(wanted): JsonBody<DeploymentRequest>,
+) -> CreatedWithLocation<ProposedDeployment> {
+    let made = state.control.propose_deployment(&actor, &wanted).await?;
+    Ok(proposal_created(made.proposal, made))
+}
+
+async fn remove(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    PathParams(name): PathParams<String>,
+) -> CreatedWithLocation<ProposedDeployment> {
+    let made = state.control.propose_removal(&actor, &name).await?;
+    Ok(proposal_created(made.proposal, made))
+}
+
 async fn board(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(name): PathParams<String>,
+    QueryParams(query): QueryParams<BoardQuery>,
 ) -> Answer<Board> {
-    Ok(Json(state.control.board(&actor, &name).await?))
+    Ok(Json(state.control.board(&actor, &name, query).await?))
 }
 
 async fn declaration(

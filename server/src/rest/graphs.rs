@@ -1,5 +1,5 @@
-//! `/api/v1/deployments/{name}/graph` and `/api/v1/reviews/{id}/graph`: the graph of a page as
-//! data.
+//! `/api/v1/graph`, `/api/v1/deployments/{name}/graph` and `/api/v1/reviews/{id}/graph`: the graph
+//! of a page as data.
 //!
 //! The parameters are those of the page. A page ignores unknown or useless parameters and shows the
 //! graph without them. The API returns an error. An unknown vertex is a 404. Unknown roles and
@@ -24,16 +24,17 @@ pub(crate) fn operations(all: Operations) -> Operations {
     let about = "The parameters are the same as in the URL of the page. If the graph is too large, \
         some vertices stay folded, and `cut` reports it. An unknown vertex in `focus`, `from` or \
         `to` returns 404.";
-    all.get(
-        "/deployments/{name}/graph",
-        of_deployment,
-        op("getDeploymentGraph", "Get the graph of a deployment").about(about),
-    )
-    .get(
-        "/reviews/{id}/graph",
-        of_review,
-        op("getReviewGraph", "Get the graph of a review").about(about),
-    )
+    all.get("/graph", of_cluster, op("getGraph", "Get the graph of the cluster").about(about))
+        .get(
+            "/deployments/{name}/graph",
+            of_deployment,
+            op("getDeploymentGraph", "Get the graph of a deployment").about(about),
+        )
+        .get(
+            "/reviews/{id}/graph",
+            of_review,
+            op("getReviewGraph", "Get the graph of a review").about(about),
+        )
 }
 
 /// Selection and display options of a graph.
@@ -60,7 +61,7 @@ struct GraphQuery {
     longest: String,
     /// `trail`: show only the highlighted vertices, expanded into single noderoles.
     only: String,
-    /// Show a deployment as of this blueprint.
+    /// Show the cluster or a deployment as of this blueprint.
     #[schemars(range(min = 1))]
     blueprint: Option<i64>,
 }
@@ -155,6 +156,14 @@ impl TryFrom<GraphQuery> for GraphOptions {
             blueprint: wanted.blueprint.map(BlueprintNumber),
         })
     }
+}
+
+async fn of_cluster(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    QueryParams(wanted): QueryParams<GraphQuery>,
+) -> Answer<GraphView> {
+    Ok(Json(state.control.cluster_graph(&actor, &wanted.try_into()?, Lost::Refused).await?))
 }
 
 async fn of_deployment(

@@ -1,6 +1,6 @@
-//! `/api/v1/noderoles`: a noderole, its data, and its retry.
+//! `/api/v1/noderoles` and `/api/v1/steps`: a noderole, its data, and its retry; the list of steps.
 
-use api::deployments::NoderoleView;
+use api::deployments::{NoderoleView, StepPage, StepsQuery};
 use api::values::{ValuesQuery, ValuesView};
 use axum::Json;
 use axum::extract::State;
@@ -21,6 +21,14 @@ pub(crate) fn operations(all: Operations) -> Operations {
             noderole_values,
             op("getNoderoleData", "Get the data that a run of a noderole would get now"),
         )
+        .get(
+            "/steps",
+            steps,
+            op("listSteps", "List steps").about(
+                "A step is an action of a noderole. Filters select failed or stale steps, and the \
+                 steps of a deployment, node, role or blueprint.",
+            ),
+        )
         .post("/noderoles/{id}/retry", retry, op("retryNoderole", "Retry a failed noderole"))
 }
 
@@ -39,6 +47,14 @@ async fn noderole_values(
     QueryParams(wanted): QueryParams<ValuesQuery>,
 ) -> Answer<ValuesView> {
     Ok(Json(state.control.noderole_values(&actor, id, &wanted).await?))
+}
+
+async fn steps(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    QueryParams(wanted): QueryParams<StepsQuery>,
+) -> Answer<StepPage> {
+    Ok(Json(state.control.find_steps(&actor, &wanted).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

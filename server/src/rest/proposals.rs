@@ -1,7 +1,6 @@
 //! `/api/v1/proposals`: edits, undo, preview, discard and submit.
 
-use api::proposals::{ProposalView, ScopeView};
-use api::reviews::{ProposalPage, ProposalsQuery};
+use api::proposals::{ProposalPage, ProposalView, ProposalsQuery, ScopeView};
 use api::views::board::EditsPreview;
 use api::views::node_proposal::DraftedNoderole;
 use axum::Json;
@@ -45,12 +44,12 @@ pub(crate) fn operations(all: Operations) -> Operations {
     .post(
         "/proposals/{id}/undo",
         undo,
-        op("undoEdit", "Undo the last edit").on_version().also(&[428]),
+        op("undoEdit", "Undo the edits of the last request").on_version().also(&[428]),
     )
     .post(
         "/proposals/{id}/redo",
         redo,
-        op("redoEdit", "Redo the last undone edit").on_version().also(&[428]),
+        op("redoEdit", "Redo the edits that were undone last").on_version().also(&[428]),
     )
     .post(
         "/proposals/{id}/discard",

@@ -4,7 +4,8 @@ use api::Problem;
 use api::blueprints::MAX_DOCUMENTS;
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{
-    ChangesSinceView, Discussion, ReviewPage, ReviewView, ReviewsQuery, ViewedChanges,
+    ChangesSinceView, Discussion, ReviewPage, ReviewView, ReviewedNoderole, ReviewedNoderoleQuery,
+    ReviewsQuery, ViewedChanges,
 };
 use axum::Json;
 use axum::extract::State;
@@ -36,6 +37,11 @@ pub(crate) fn operations(all: Operations) -> Operations {
             op("getReviewDifference", "Get the changes of a review").content(DIFFERENCE),
         )
         .get("/reviews/{id}/impact", impact, op("getImpact", "Get the impact of a review"))
+        .get(
+            "/reviews/{id}/noderole",
+            reviewed_noderole,
+            op("getReviewedNoderole", "Get the values and scripts of a noderole in a review"),
+        )
         .get(
             "/reviews/{id}/report",
             review_report,
@@ -84,6 +90,15 @@ pub(crate) fn operations(all: Operations) -> Operations {
         .post("/threads/{id}/replies", reply, op("replyToThread", "Reply to a thread"))
         .post("/threads/{id}/resolve", resolve, op("resolveThread", "Resolve a thread"))
         .post("/threads/{id}/reopen", reopen, op("reopenThread", "Reopen a thread"))
+}
+
+async fn reviewed_noderole(
+    state: State<AppState>,
+    SignedIn(actor): SignedIn,
+    PathParams(id): PathParams<ReviewId>,
+    QueryParams(wanted): QueryParams<ReviewedNoderoleQuery>,
+) -> Answer<ReviewedNoderole> {
+    Ok(Json(state.control.reviewed_noderole(&actor, id, wanted.node, &wanted.noderole).await?))
 }
 
 async fn review_report(

@@ -1,5 +1,6 @@
 //! The path of a change over REST, from the proposal to the run's log.
 
+use api::At;
 use api::live::Live;
 use api::runs::RunState;
 use control::Demo;
@@ -8,7 +9,7 @@ use engine::anneal::Limits;
 use engine::gate::Policy;
 use engine::ids::{DeploymentName, Fqdn, NodeId, RoleName, RunId};
 use serde_json::json;
-use store::runs::RunEnd;
+use store::runs::{LogPosition, RunEnd};
 use store::workers::{NewWorker, WorkerId};
 use uuid::Uuid;
 
@@ -313,7 +314,8 @@ async fn growing_log_is_streamed_and_downloaded() {
     log.extend([0xff, 0x00, b'\n']);
     let mut offset = 0;
     for piece in log.chunks(65_521) {
-        store::runs::append_log(server.db.worker(), run, offset, Duration::ZERO, piece)
+        let at = LogPosition { log: offset, ..LogPosition::default() };
+        store::runs::append_log(server.db.worker(), run, None, at, Duration::ZERO, piece)
             .await
             .expect("to append");
         offset += piece.len() as u64;
@@ -351,10 +353,10 @@ async fn growing_log_is_streamed_and_downloaded() {
         ("deployment=web&node=n1.house.example.com&role=app".to_owned(), 1),
         ("deployment=edge".to_owned(), 0),
         ("role=none".to_owned(), 0),
-        (format!("since={}", queued - 1), 1),
-        (format!("since={}", queued + 1), 0),
-        (format!("until={}", queued + 1), 1),
-        (format!("until={}", queued - 1), 0),
+        (format!("since={}", At(queued - 1)), 1),
+        (format!("since={}", At(queued + 1)), 0),
+        (format!("until={}", At(queued + 1)), 1),
+        (format!("until={}", At(queued - 1)), 0),
     ] {
         let listed = server.send_get(&format!("/api/v1/runs?{words}"), &cookie).await.json();
         assert_eq!(listed["runs"].as_array().map(Vec::len), Some(found), "{words}: {listed}");
@@ -400,6 +402,9 @@ async fn graph_svg_is_self_contained() {
     assert!(file.header(header::CONTENT_SECURITY_POLICY).starts_with("default-src 'none';"));
     let picture = String::from_utf8(file.body.to_vec()).expect("text");
     assert!(picture.contains("web: 0 noderoles, 0 edges · Longest path: 0 noderoles"), "{picture}");
+    let file = server.send_get("/graph.svg?color=owner", &ada).await;
+    let name = "attachment; filename=\"graph-cluster.svg\"";
+    assert_eq!(file.header(header::CONTENT_DISPOSITION), name);
     assert_eq!(
         server.send_get("/graph/nowhere/graph.svg", &ada).await.status,
         StatusCode::NOT_FOUND
@@ -410,9 +415,11 @@ async fn graph_svg_is_self_contained() {
     // part.
     let page = server.send_get("/graph/web/graph.svg?focus=nope", &ada).await;
     assert_eq!(page.status, StatusCode::OK);
-    for what in
-        ["/api/v1/deployments/web/graph".to_owned(), format!("/api/v1/reviews/{review}/graph")]
-    {
+    for what in [
+        "/api/v1/graph".to_owned(),
+        "/api/v1/deployments/web/graph".to_owned(),
+        format!("/api/v1/reviews/{review}/graph"),
+    ] {
         let refused = server.send_get(&format!("{what}?focus=nope"), &ada).await;
         assert_eq!(refused.status, StatusCode::NOT_FOUND, "{what}");
         let detail = refused.problem()["detail"].clone();

@@ -1,8 +1,10 @@
 //! The OpenAPI document: the committed file, and the routes of the router.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
-use serde_json::json;
+use api::problem_codes::CODES;
+use serde_json::{Map, json};
 
 use super::*;
 use crate::rest;
@@ -151,6 +153,95 @@ fn openapi_document_is_complete() {
             answer["responses"].get("503").is_some() && answer["responses"].get("400").is_some()
         );
     }
+}
+
+/// The sources of the workspace, without their tests.
+fn sources(folder: &Path, found: &mut String) {
+    for entry in std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"))
+    {
+        let path = entry.path();
+        if path.is_dir() {
+            if path.file_name().is_none_or(|name| name != "tests") {
+                sources(&path, found);
+            }
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            let text = std::fs::read_to_string(&path).expect("a source");
+            *found += text.split("#[cfg(test)]").next().unwrap_or_default();
+        }
+    }
+}
+
+/// The code of a problem that a source constructs directly, if the text begins with one.
+fn constructed(text: &str) -> Option<&str> {
+    let (arguments, skipped) = match text.strip_prefix("new(") {
+        Some(arguments) => (arguments, 1),
+        None => (text.strip_prefix("conflict(")?, 0),
+    };
+    let code =
+        arguments.splitn(3, ',').nth(skipped)?.trim().strip_prefix('"')?.strip_suffix('"')?;
+    code.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_').then_some(code)
+}
+
+#[test]
+fn problem_codes_are_documented() {
+    let listed: BTreeSet<&str> = CODES.iter().map(|(code, _)| *code).collect();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut text = String::new();
+    for folder in ["server/src", "crates/control/src"] {
+        sources(&root.join(folder), &mut text);
+    }
+    let used: BTreeSet<&str> = text.split("Problem::").filter_map(constructed).collect();
+    assert!(used.len() > 50, "{used:?}");
+    let unlisted: Vec<_> = used.difference(&listed).collect();
+    assert!(unlisted.is_empty(), "not in problem_codes: {unlisted:?}");
+    sources(&root.join("crates/api/src"), &mut text);
+    let unused: Vec<_> =
+        listed.iter().filter(|code| text.matches(&format!("\"{code}\"")).count() < 2).collect();
+    assert!(unused.is_empty(), "no source has these codes: {unused:?}");
+    let book = std::fs::read_to_string(root.join("docs/api.md")).expect("the chapter");
+    for (code, about) in CODES {
+        assert!(book.contains(&format!("\n| `{code}` | {about} |\n")), "docs/api.md: {code}");
+    }
+    let rows = book.split("### Codes").nth(1).expect("a section").split("\n## ").next();
+    let rows = rows.unwrap_or_default().lines().filter(|line| line.starts_with("| `")).count();
+    assert_eq!(rows, CODES.len(), "docs/api.md has other codes");
+}
+
+/// Client generators name types after schemas, so every alternative of a union needs a name.
+#[test]
+fn unions_of_document_have_named_alternatives() {
+    fn check(value: &Value, document: &Value) {
+        match value {
+            Value::Object(fields) => {
+                assert!(fields.get("schema") != Some(&json!(true)), "{value}");
+                for alternative in
+                    fields.get("oneOf").into_iter().filter_map(Value::as_array).flatten()
+                {
+                    let name =
+                        alternative["$ref"].as_str().expect("a name").trim_start_matches('#');
+                    let named = document.pointer(name).expect("a schema");
+                    let tag = named["properties"]
+                        .as_object()
+                        .into_iter()
+                        .flat_map(Map::iter)
+                        .find(|(_, property)| property.get("const").is_some());
+                    let Some((tag, word)) = tag else { continue };
+                    let word = word["const"].as_str().expect("a tag");
+                    let discriminator = &fields["discriminator"];
+                    assert_eq!(discriminator["propertyName"], tag.as_str(), "{value}");
+                    assert_eq!(discriminator["mapping"][word], alternative["$ref"], "{value}");
+                }
+                fields.values().for_each(|value| check(value, document));
+            }
+            Value::Array(items) => items.iter().for_each(|item| check(item, document)),
+            _ => {}
+        }
+    }
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    check(&document, &document);
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(schemas["EditBindInput"]["properties"]["edit"]["const"], "bind");
+    assert_eq!(schemas["AccountKind"]["enum"], json!(["human", "service"]));
 }
 
 /// Operations that create something without a URL of its own. Verdicts and comments are part of
@@ -324,7 +415,7 @@ async fn unknown_query_parameter_is_rejected() {
     let ada = server.cookie().await;
     for (path, known) in [
         ("/api/v1/runs?stat=running", "before"),
-        ("/api/v1/deployments?name=web", "after, filter, sort, state"),
+        ("/api/v1/deployments?name=web", "after, filter, limit, sort, state"),
         ("/api/v1/nodes?x", "filter"),
     ] {
         let refused = server.send_get(path, &ada).await.problem();

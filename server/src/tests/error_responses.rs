@@ -1,6 +1,7 @@
 //! Rejected requests, the format of errors, and the headers of every response.
 
 use api::Problem;
+use serde_json::json;
 
 use super::*;
 use crate::http::{connections, permits, problems};
@@ -543,8 +544,7 @@ async fn only_imports_accept_large_bodies() {
     let server = TestServer::new().await;
     let cookie = server.cookie().await;
     let json =
-        serde_json::json!({"files": {"web/scripts/x": "x".repeat(2 * limits::MAX_BODY_BYTES)}})
-            .to_string();
+        json!({"files": {"web/scripts/x": "x".repeat(2 * limits::MAX_BODY_BYTES)}}).to_string();
     let answer = server.ask(server.post_json("/api/v1/barclamps", &cookie, json)).await;
     assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{}", answer.text());
     assert!(answer.problem()["detail"].as_str().expect("text").contains("has no barclamp file"));
@@ -893,7 +893,31 @@ async fn page_without_chunks_links_no_loader() {
 }
 
 #[tokio::test]
-async fn client_request_id_is_ignored() {
+async fn compressed_body_is_rejected() {
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let propose = async |coding: &str| {
+        let mut request = server.post_json("/api/v1/deployments/web/proposals", &ada, "{}");
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_ENCODING, coding.parse().expect("a value"));
+        server.ask(request).await
+    };
+    for coding in ["gzip", "br", "identity, gzip", "x"] {
+        let refused = propose(coding).await;
+        assert_eq!(refused.header(header::ACCEPT_ENCODING), "identity", "{coding}");
+        let problem = refused.problem();
+        assert_eq!(
+            (&problem["status"], &problem["code"]),
+            (&json!(415), &json!("unsupported_encoding")),
+            "{coding}"
+        );
+    }
+    assert_eq!(propose("identity").await.status, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn malformed_request_id_is_replaced() {
     let server = TestServer::new().await;
     let request =
         server.get("/healthz").header("x-request-id", "theirs\tand more").body(Body::empty());

@@ -1,5 +1,9 @@
 //! Lists over REST: fixed sort orders, and cursors.
 
+use std::collections::BTreeSet;
+
+use serde_json::json;
+
 use super::change_flow::committed;
 use super::*;
 use crate::rest;
@@ -21,6 +25,7 @@ async fn unknown_sort_order_is_rejected() {
         ("roles", "name, -name, barclamp, -barclamp, jig, -jig, bound, -bound"),
         ("imports", "imported, -imported"),
         ("pending", "since, -since"),
+        ("steps", "id, -id"),
         ("tokens", "valid, -valid, created, -created, name, -name"),
         ("me/sessions", "since, -since, seen, -seen"),
         ("nodes/n1.house.example.com/health-checks", "at, -at"),
@@ -60,6 +65,123 @@ async fn node_filter_matches_literally() {
     }
 }
 
+/// The lists of the document, with the names of their query parameters.
+fn lists() -> Vec<(String, BTreeSet<String>)> {
+    let document: Value = serde_json::from_str(rest::described()).expect("JSON");
+    let paths = document["paths"].as_object().expect("paths").iter();
+    let words = |item: &Value| -> BTreeSet<String> {
+        let parameters = item["get"]["parameters"].as_array().into_iter().flatten();
+        parameters.filter_map(|word| word["name"].as_str()).map(str::to_owned).collect()
+    };
+    let all = paths.map(|(path, item)| (path.clone(), words(item)));
+    all.filter(|(_, words)| words.contains("sort")).collect()
+}
+
+#[tokio::test]
+async fn list_without_order_has_a_limit() {
+    let server = TestServer::new().await;
+    let n1 = committed(&server).await;
+    let ada = server.cookie().await;
+    let process = store::background_tasks::ProcessRow {
+        id: uuid::Uuid::nil(),
+        kind: "server",
+        name: "s".to_owned(),
+    };
+    let task = |task| store::background_tasks::TaskReport {
+        task,
+        purpose: "Tests.",
+        period: Duration::from_secs(1),
+        started_ago: None,
+        ended_ago: None,
+        took: None,
+        outcome: None,
+        error: None,
+        failures: 0,
+        due_in: None,
+    };
+    let tasks = [task("a"), task("b")];
+    let lease = Duration::from_secs(60);
+    store::background_tasks::report(server.db.app(), &process, &tasks, lease)
+        .await
+        .expect("a report");
+    // A second node with the role, in a proposal.
+    let added = json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"});
+    let n2 = server.tell("/api/v1/nodes", &ada, added).await.json()["node"].clone();
+    let id = server.id_of("web", &ada).await;
+    let edit = json!({"edit": "bind", "deployment": id, "node": n2, "role": "app"});
+    server.draft(&ada, "web", json!([edit])).await;
+
+    for (path, items, more, all) in [
+        ("/api/v1/deployments/web/noderoles?role=app", "noderoles", json!(1), 2),
+        ("/api/v1/search?q=house", "hits", json!(["node"]), 2),
+        ("/api/v1/background-tasks?", "background_tasks", json!(true), 2),
+    ] {
+        let read = async |limit: &str| {
+            let path = format!("{path}&{limit}").replace("?&", "?");
+            server.send_get(path.trim_end_matches(['?', '&']), &ada).await
+        };
+        let count = |answer: &Value| answer[items].as_array().expect("a list").len();
+        assert_eq!(count(&read("").await.json()), all, "{path}");
+        assert_eq!(count(&read("limit=200").await.json()), all, "{path}");
+        let page = read("limit=1").await.json();
+        assert_eq!((count(&page), &page["more"]), (1, &more), "{path}: {page}");
+        for limit in ["0", "201", "-1", "all", ""] {
+            let refused = read(&format!("limit={limit}")).await.problem();
+            let detail = refused["detail"].as_str().unwrap_or_default();
+            assert!(
+                refused["status"] == 400 && detail.contains("a whole number from 1 to 200"),
+                "{path} {limit}: {detail}"
+            );
+        }
+    }
+    let first = &server
+        .send_get("/api/v1/deployments/web/noderoles?role=app&limit=1", &ada)
+        .await
+        .json()["noderoles"][0];
+    let after = first["noderole"].as_str().expect("an id");
+    let path = format!("/api/v1/deployments/web/noderoles?role=app&limit=1&after={after}");
+    let rest = server.send_get(&path, &ada).await.json();
+    assert_eq!((&rest["noderoles"][0]["node"], &rest["more"]), (&n2, &json!(0)), "{n1}");
+}
+
+#[tokio::test]
+async fn every_list_has_a_limit() {
+    let server = TestServer::new().await;
+    committed(&server).await;
+    let admin =
+        server.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
+    let lists = lists();
+    assert!(lists.len() > 15, "{lists:?}");
+    for (path, words) in lists {
+        assert!(words.contains("limit"), "{path}");
+        let path = path.replace("{id}", "n1.house.example.com");
+        for limit in ["1", "200"] {
+            let answer = server.send_get(&format!("{path}?limit={limit}"), &admin).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}?limit={limit}: {}", answer.text());
+        }
+        for limit in ["0", "201", "-1", "all", ""] {
+            let refused = server.send_get(&format!("{path}?limit={limit}"), &admin).await.problem();
+            let detail = refused["detail"].as_str().unwrap_or_default();
+            assert!(
+                refused["status"] == 400 && detail.contains("a whole number from 1 to 200"),
+                "{path}?limit={limit}: {detail}"
+            );
+        }
+    }
+    let mut names = Vec::new();
+    let mut after = String::new();
+    loop {
+        let page =
+            server.send_get(&format!("/api/v1/deployments?limit=1{after}"), &admin).await.json();
+        let rows = page["deployments"].as_array().expect("a list").clone();
+        assert_eq!(rows.len(), 1);
+        names.push(rows[0]["name"].clone());
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={}", next.replace(' ', "%20"));
+    }
+    assert_eq!(names, ["system", "edge", "web"]);
+}
+
 #[tokio::test]
 async fn cursor_of_other_sort_order_is_rejected() {
     let server = TestServer::new().await;
@@ -75,7 +197,10 @@ async fn cursor_of_other_sort_order_is_rejected() {
         ("imports?before=7", "imports?before=x"),
         ("runs?before=2720000000000000", "runs?before=-5"),
         ("audit?before=2720000000000000", "audit?before=-5"),
-        ("audit?since=0", "audit?since=0&before=2720000000000000"),
+        (
+            "audit?since=1970-01-01T00:00:00Z",
+            "audit?since=1970-01-01T00:00:00Z&before=2720000000000000",
+        ),
         ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
         ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
         (

@@ -6,7 +6,7 @@ use engine::ids::RunId;
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor as _, PgPool};
-use store::runs::RunEnd;
+use store::runs::{LogPosition, RunEnd};
 
 use super::change_flow::under_way;
 use super::*;
@@ -183,7 +183,8 @@ async fn search_reads_large_log_in_bounded_parts() {
 
     // Later output is found from the cursor of the earlier search.
     let late = "größer am Ende".as_bytes();
-    store::runs::append_log(server.db.worker(), run, length.unsigned_abs(), Duration::ZERO, late)
+    let at = LogPosition { log: length.unsigned_abs(), ..LogPosition::default() };
+    store::runs::append_log(server.db.worker(), run, None, at, Duration::ZERO, late)
         .await
         .expect("to append");
     let found =
@@ -243,7 +244,8 @@ async fn interrupted_download_resumes_exactly() {
     log.extend([0xff, 0x00]);
     let mut offset = 0;
     for piece in log.chunks(7_919) {
-        store::runs::append_log(server.db.worker(), run, offset, Duration::ZERO, piece)
+        let at = LogPosition { log: offset, ..LogPosition::default() };
+        store::runs::append_log(server.db.worker(), run, None, at, Duration::ZERO, piece)
             .await
             .expect("to append");
         offset += piece.len() as u64;

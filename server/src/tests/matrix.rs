@@ -75,6 +75,8 @@ pub(super) enum Requirement {
     ViewInSession,
     /// Operator of the resource's deployment.
     Operate,
+    /// Operator of any deployment. Each step of the action is checked on its own.
+    OperateSomewhere,
     /// Operator everywhere.
     OperateEverywhere,
     /// Reviewer of the resource's deployment, in a session.
@@ -108,6 +110,7 @@ impl Requirement {
             Self::Look => !matches!(who, Nobody | Nothing),
             Self::ViewInSession => !matches!(who, Nobody | Nothing) && !token,
             Self::Operate => is_operator,
+            Self::OperateSomewhere => is_operator || matches!(who, ScopedOperator | ScopedToken),
             Self::OperateEverywhere => matches!(who, Operator | ServiceToken | FullToken),
             Self::Review => reviews,
             Self::OperateOrReview => is_operator || reviews,
@@ -163,22 +166,36 @@ fn table() -> Vec<Row> {
         get("/api/v1/search?q=a", Look, &[]),
         get("/api/v1/workers", Look, &[]),
         get("/api/v1/workers/{id}", Look, &["worker"]),
+        post("/api/v1/workers/{id}/drain", OperateEverywhere, &["worker"], json!({"reason": "x"})),
+        post("/api/v1/workers/{id}/resume", OperateEverywhere, &["worker"], json!({"reason": "x"})),
         get("/api/v1/background-tasks", Look, &[]),
         get("/api/v1/policy", Look, &[]),
         get("/api/v1/audit", MoreThanView, &[]),
         get("/api/v1/audit/chain", MoreThanView, &[]),
         get("/api/v1/audit/export", MoreThanView, &[]),
         get("/api/v1/blueprints/{number}", Look, &["target"]),
+        get("/api/v1/blueprints/{number}/progress", Look, &["target"]),
+        post("/api/v1/blueprints/{number}/retry", OperateSomewhere, &["target"], why()),
         get("/api/v1/watch?after=x", Look, &[]),
         get("/events?after=x", Look, &[]),
         get("/runs/{id}/log", Look, &["run"]),
+        get("/graph.svg", Look, &[]),
         get("/graph/{name}/graph.svg", Look, &["deployment"]),
         get("/reviews/{id}/graph.svg", Look, &["review"]),
         get("/api/v1/deployments", Look, &[]),
+        post(
+            "/api/v1/deployments",
+            Operate,
+            &[],
+            json!({"name": "below-$deployment", "parent": "$deployment"}),
+        ),
+        get("/api/v1/deployments/{name}", Look, &["deployment"]),
+        row(delete.clone(), "/api/v1/deployments/{name}", Operate, &["deployment"], Value::Null),
         get("/api/v1/deployments/{name}/board", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/declaration", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/progress", Look, &["deployment"]),
         get("/api/v1/deployments/{name}/noderoles?role=app", Look, &["deployment"]),
+        get("/api/v1/graph?longest=count", Look, &[]),
         get("/api/v1/deployments/{name}/graph?longest=count", Look, &["deployment"]),
         post("/api/v1/deployments/{name}/proposals", Operate, &["deployment"], json!({})),
         post(
@@ -225,6 +242,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/reviews/{id}/since", Look, &["review"]),
         get("/api/v1/reviews/{id}/viewed", Look, &["review"]),
         get("/api/v1/reviews/{id}/report", Look, &["review"]),
+        get("/api/v1/reviews/{id}/noderole?node=$node&noderole=app", Look, &["review"]),
         get("/api/v1/reviews/{id}/graph?roles=app", Look, &["review"]),
         post(
             "/api/v1/reviews/{id}/verdicts/options",
@@ -260,6 +278,8 @@ fn table() -> Vec<Row> {
         ),
         get("/api/v1/blueprints", Look, &[]),
         get("/api/v1/blueprints/compare?from=1&to=1", Look, &[]),
+        get("/api/v1/steps?state=error", Look, &[]),
+        get("/api/v1/jigs", Look, &[]),
         get("/api/v1/noderoles/{id}", Look, &["noderole"]),
         get("/api/v1/noderoles/{id}/data", Look, &["noderole"]),
         post("/api/v1/noderoles/{id}/retry", Operate, &["noderole"], why()),
@@ -400,7 +420,8 @@ fn of_people() -> Vec<Row> {
 }
 
 /// Endpoints that never succeed here, with the reason.
-const NEVER_SUCCEED: [(&str, &str); 17] = [
+const NEVER_SUCCEED: [(&str, &str); 18] = [
+    ("DELETE /api/v1/deployments/{name}", "it has nodes: `change_flow` removes an empty one"),
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
@@ -579,6 +600,7 @@ impl World {
                 "nodes" => "node",
                 "deployments" | "graph" => "deployment",
                 "reviews" => "review",
+                "blueprints" => "target",
                 "runs" => "run",
                 "noderoles" => "noderole",
                 "proposals" => "proposal",
@@ -964,6 +986,7 @@ fn is_page(path: &str) -> bool {
         "deployments",
         "nodes",
         "graph",
+        "graphs",
         "reviews",
         "runs",
         "pending",

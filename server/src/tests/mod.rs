@@ -3,6 +3,7 @@
 mod canary;
 mod change_flow;
 mod contract;
+mod deployments;
 mod error_responses;
 mod gate;
 mod idempotency;
@@ -10,6 +11,7 @@ mod lists;
 mod log_capture;
 mod logs;
 mod matrix;
+mod monitoring;
 mod nodes;
 mod overview;
 mod passkeys;
@@ -24,6 +26,7 @@ mod values;
 
 use std::time::Duration;
 
+use api::problem_codes::{CODES, TYPE_PREFIX};
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::request::Builder;
@@ -211,6 +214,9 @@ impl Answer {
         );
         let problem: Value = serde_json::from_slice(&self.body).expect("JSON");
         assert_eq!(problem["status"], self.status.as_u16());
+        let code = problem["code"].as_str().expect("a code");
+        assert!(CODES.iter().any(|(known, _)| *known == code), "{code} is not documented");
+        assert_eq!(problem["type"], format!("{TYPE_PREFIX}{code}"));
         let first = problem["detail"]
             .as_str()
             .and_then(|detail| Some(detail.split_once(' ')?.0))

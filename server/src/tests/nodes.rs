@@ -410,8 +410,13 @@ async fn node_token_only_permits_reports() {
         routes.len() > 50 && routes.iter().any(|(_, path)| path == "/api/v1/self/facts"),
         "{routes:?}"
     );
-    let others =
-        ["/events?topics=nodes", "/runs/1/log", "/graph/web/graph.svg", "/reviews/1/graph.svg"];
+    let others = [
+        "/events?topics=nodes",
+        "/runs/1/log",
+        "/graph.svg",
+        "/graph/web/graph.svg",
+        "/reviews/1/graph.svg",
+    ];
     let mut all: Vec<(Method, String)> =
         routes.into_iter().filter(|(_, path)| !path.contains("/self/")).collect();
     all.extend(others.map(|path| (Method::GET, path.to_owned())));

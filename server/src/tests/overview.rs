@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use api::At;
 use axum::extract::ConnectInfo;
 use engine::Hash;
 use engine::ids::{Fqdn, RoleName};
@@ -163,18 +164,20 @@ async fn audit_is_listed_verified_and_exported() {
             .as_array()
             .is_some_and(|entries| !entries.is_empty())
     );
-    let at = commits[0]["at"].as_i64().expect("a moment");
-    assert_eq!(of(&format!("action=review.commit&since={}", at + 1)).await, json!([]));
-    assert_eq!(of(&format!("action=review.commit&until={}", at + 1)).await, commits);
+    let At(at) = commits[0]["at"].as_str().expect("a time").parse().expect("RFC 3339");
+    assert_eq!(of(&format!("action=review.commit&since={}", At(at + 1))).await, json!([]));
+    assert_eq!(of(&format!("action=review.commit&until={}", At(at + 1))).await, commits);
     assert_eq!(
-        of(&format!("action=review.commit&since={}&until={}", at - 1, at + 1)).await,
+        of(&format!("action=review.commit&since={}&until={}", At(at - 1), At(at + 1))).await,
         commits
     );
-    assert_eq!(of("until=1000").await, json!([]), "before there was anything");
+    assert_eq!(of("until=1970-01-01T00:00:01Z").await, json!([]), "before there was anything");
     let all = of("").await;
     let before = all[0]["id"].as_i64().expect("an id");
     assert_eq!(of(&format!("before={before}")).await[0], all[1]);
-    for wrong in ["who=nobody", "since=9e9", "action=a&actoin=b", "until=99999999999999999"] {
+    for wrong in
+        ["who=nobody", "since=1790000000000", "action=a&actoin=b", "until=0000-01-01T00:00:00Z"]
+    {
         assert!(
             server.send_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(),
             "{wrong}"
@@ -353,8 +356,9 @@ async fn failing_background_tasks_come_first() {
         (&failing["error"], &failing["failures"], &failing["running"], &failing["period_ms"]),
         (&json!("broken"), &json!(1), &json!(false), &json!(20_000))
     );
-    let (ended, next) = (failing["ended"].as_i64(), failing["next"].as_i64());
-    let between = next.expect("a time") - ended.expect("a time");
+    let time =
+        |field: &str| failing[field].as_str().expect("a time").parse::<At>().expect("RFC 3339");
+    let between = time("next").0 - time("ended").0;
     assert!((18_900..=19_100).contains(&between), "{failing}");
     assert_eq!((&tasks[1]["running"], &tasks[1]["next"]), (&json!(true), &Value::Null));
 }
@@ -412,6 +416,82 @@ async fn workers_are_filtered_and_sorted() {
     assert_eq!((&one["name"], &one["leased"]), (&json!("alpha"), &json!(0)));
     let none = server.send_get(&format!("/api/v1/workers/{}", Uuid::from_u128(9)), &ada).await;
     assert_eq!(none.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn worker_is_drained_and_resumed() {
+    let server = TestServer::new().await;
+    let (run, worker) = change_flow::under_way(&server).await;
+    let ada = server.cookie().await;
+    let cy = server.person("cy", [Permission::Reviewer]).await;
+    let name = worker.to_string();
+    let path = format!("/api/v1/workers/{name}");
+    let post = async |who: &str, verb: &str, body: Value| {
+        server.tell(&format!("{path}/{verb}"), who, body).await
+    };
+    let because = || json!({"reason": "a new kernel"});
+    let state = async |verb: &str| {
+        let answer = post(&ada, verb, because()).await;
+        assert_eq!(answer.status, StatusCode::CONFLICT);
+        let problem = answer.problem();
+        assert_eq!(problem["code"], "state");
+        problem["detail"].as_str().expect("a text").to_owned()
+    };
+    let view = async || server.send_get(&path, &ada).await.json();
+
+    assert_eq!(view().await["drain"], Value::Null);
+    assert_eq!(view().await["may_drain"], json!({"allowed": true}));
+    assert_eq!(post(&cy, "drain", because()).await.status, StatusCode::FORBIDDEN);
+    assert_eq!(post(&ada, "drain", json!({})).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(post(&ada, "drain", json!({"reason": " "})).await.status, StatusCode::BAD_REQUEST);
+    assert_eq!(state("resume").await, format!("Worker {name} is not draining."));
+    for unknown in ["w-9".to_owned(), Uuid::from_u128(9).to_string()] {
+        let path = format!("/api/v1/workers/{unknown}/drain");
+        let answer = server.tell(&path, &ada, because()).await;
+        assert_eq!(answer.status, StatusCode::NOT_FOUND, "{unknown}");
+    }
+
+    post(&ada, "drain", because()).await.json();
+    assert_eq!(
+        state("drain").await,
+        format!("Worker {name} is already being drained by ada: a new kernel")
+    );
+    let drain = view().await["drain"].clone();
+    assert_eq!(
+        (&drain["by"], &drain["reason"], &drain["drained"]),
+        (&json!("ada"), &json!("a new kernel"), &json!(false))
+    );
+    let overview = server.send_get("/api/v1/overview", &ada).await.json();
+    assert_eq!(overview["workers"], json!({"alive": 1, "capacity": 0}));
+    let end = store::runs::RunEnd::Succeeded { result: serde_json::Map::new(), output: json!({}) };
+    store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("an end");
+    let listed = server.send_get("/api/v1/workers", &ada).await.json();
+    assert_eq!(listed["workers"][0]["drain"]["drained"], true);
+    post(&ada, "resume", because()).await.json();
+    assert_eq!(view().await["drain"], Value::Null);
+
+    let audit = server.send_get("/api/v1/audit", &ada).await.json();
+    let mut actions: Vec<&str> = audit["entries"]
+        .as_array()
+        .expect("entries")
+        .iter()
+        .filter(|entry| entry["subject"] == json!(name))
+        .filter_map(|entry| entry["action"].as_str())
+        .collect();
+    actions.sort_unstable();
+    assert_eq!(actions, ["worker.drain", "worker.resume"]);
+    let events: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM event WHERE topic = 'runs' AND kind = 'worker' AND body ->> 'worker' = $1",
+    )
+    .bind(&name)
+    .fetch_one(server.db.owner())
+    .await
+    .expect("a number");
+    assert_eq!(events, 2);
+
+    store::workers::end_worker(server.db.worker(), worker, "test").await.expect("an end");
+    assert!(state("drain").await.starts_with(&format!("Worker {name} has ended.")));
+    assert_eq!(view().await["may_drain"]["allowed"], false);
 }
 
 #[tokio::test]
@@ -477,6 +557,11 @@ async fn search_finds_resources_by_name() {
 async fn first_steps_reflect_actual_events() {
     let server = TestServer::new().await;
     let bo = server.furnish().await;
+    // As in the demo. Only people who may propose get the list.
+    sqlx::query("UPDATE person SET permissions = '{operator, reviewer}' WHERE name = 'bo'")
+        .execute(server.db.owner())
+        .await
+        .expect("a permission");
     let eve = server
         .people
         .create_person(None, &NewPerson::human("eve", [Permission::Viewer]))
@@ -484,8 +569,10 @@ async fn first_steps_reflect_actual_events() {
         .expect("eve");
     let (ada, bo, eve) =
         (server.cookie().await, server.cookie_for(bo).await, server.cookie_for(eve).await);
-    let steps =
-        async || server.send_get("/api/v1/overview", &ada).await.json()["first_steps"].clone();
+    let steps_of = async |cookie: &str| {
+        server.send_get("/api/v1/overview", cookie).await.json()["first_steps"].clone()
+    };
+    let steps = async || steps_of(&ada).await;
     let is = |edited, submitted, judged, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "judged": judged, "committed": committed, "ran": ran, "retried": retried});
     let of = |steps: &Value| {
         let mut steps = steps.as_object().expect("steps").clone();
@@ -516,6 +603,11 @@ async fn first_steps_reflect_actual_events() {
         of(&steps().await).0,
         is(false, false, false, false, false, false),
         "it is not theirs either"
+    );
+    assert_eq!(
+        of(&steps_of(&bo).await).0,
+        is(false, false, true, false, false, false),
+        "a reviewer's verdict is a step of the reviewer"
     );
     assert_eq!(
         server.send_get("/api/v1/overview", &eve).await.json()["first_steps"],

@@ -356,3 +356,43 @@ async fn review_names_secrets_by_version() {
     assert_eq!((&used["change"], &used["secret"]), (&json!("removed"), &secret(2)), "{used}");
     assert!(!has_risk(&review), "{review}");
 }
+
+#[tokio::test]
+async fn review_shows_effective_values_of_role_data() {
+    let server = TestServer::new().await;
+    under_way(&server).await;
+    let ada = server.cookie().await;
+    let web = server.id_of("web", &ada).await;
+    let n1 = server.n1(&ada).await;
+    let role = json!({"edit": "set_role_data", "deployment": web, "role": "app", "data": {"port": 8080, "key": {"$secret": "db", "version": 1}}});
+    let (proposal, version) = server.draft(&ada, "web", json!([role])).await;
+    let review = server.submit(&ada, (proposal, version)).await;
+    let values = async |review: i64, resource: &str| {
+        let path = format!("/api/v1/reviews/{review}{resource}");
+        server.send_get(&path, &ada).await.json()["role_values"].clone()
+    };
+    let port = |values: &Value, overridden: i64| {
+        let found = values.as_array().expect("values").iter().find(|v| v["path"] == "/port");
+        let expected = json!({"deployment": web, "role": "app", "path": "/port", "before": null,
+            "after": {"value": "8080", "source": "deployment role"}, "noderoles": 1, "overridden": overridden});
+        assert_eq!(found, Some(&expected), "{values}");
+    };
+    let all = values(review, "").await;
+    port(&all, 0);
+    assert!(all.to_string().contains("(secret db version 1)"), "{all}");
+    assert_eq!(values(review, "/difference").await, all);
+    let text = server.send_get(&format!("/api/v1/reviews/{review}/difference?as=text"), &ada).await;
+    let line = "web: app /port: no value -> 8080 (deployment role). Applies to 1 noderole.";
+    assert!(text.text().contains(line), "{}", text.text());
+
+    // The noderole overrides the value, so the change has no effect.
+    let own =
+        json!({"edit": "set_noderole_data", "node": n1, "noderole": "app", "data": {"port": 9}});
+    let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
+    let version = board["proposal"]["version"].as_i64().expect("a version");
+    let version = server.append(&ada, proposal, version, json!([own])).await;
+    let review = server.submit(&ada, (proposal, version)).await;
+    port(&values(review, "").await, 1);
+    let text = server.send_get(&format!("/api/v1/reviews/{review}/difference?as=text"), &ada).await;
+    assert!(text.text().contains("No effect: 1 noderole overrides it."), "{}", text.text());
+}

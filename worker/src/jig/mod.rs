@@ -15,6 +15,7 @@
 use std::sync::Arc;
 
 use engine::catalog::JigClass;
+use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::job::log::Log;
@@ -29,6 +30,12 @@ pub mod test;
 pub trait Jig: Send + Sync {
     /// Executes the job. Must not panic for any content of a script, a node or a document.
     fn run<'a>(&'a self, job: &'a Job, log: &'a Log, stop: Stop) -> BoxFuture<'a, Ended>;
+
+    /// Continues an attempt that another worker started, or takes its result. The log begins where
+    /// the other worker stopped.
+    fn adopt<'a>(&'a self, _: &'a Job, _: &'a Log, _: Stop) -> BoxFuture<'a, Ended> {
+        std::future::ready(Ended::Lost { started: None }).boxed()
+    }
 
     /// Whether the jig enforces the timeout itself.
     fn keeps_time(&self) -> bool {

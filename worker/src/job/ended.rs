@@ -26,6 +26,13 @@ pub enum Ended {
     /// The node refused the run before it started: the attempt is outdated or contradicts the
     /// ledger.
     Refused(String),
+    /// The worker stops, and the attempt continues on its node.
+    LeftOnNode,
+    /// An adopted attempt is not on its node any more, or was ended there.
+    Lost {
+        /// Whether the attempt ever started on the node; `None` if unknown.
+        started: Option<bool>,
+    },
     Stopped {
         /// Why the run was stopped.
         why: StopReason,

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
+use store::runs::LogPosition;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -43,13 +44,19 @@ pub struct Chunk {
     pub at: Instant,
     /// Whole lines, except for a line that takes long to finish.
     pub text: Vec<u8>,
+    /// Bytes of standard output up to the end of this chunk, if known.
+    pub out: Option<u64>,
+    /// The same for standard error.
+    pub err: Option<u64>,
 }
 
 /// Storage for a log.
 pub trait LogStore: Send + Sync + 'static {
-    /// Appends at this offset. After an error, it is called again with the same offset and more
-    /// text.
-    fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>>;
+    /// Appends at this position: the length of the log before the chunk, and the bytes of each
+    /// stream that the log contains with it. After an error, it is called again with the same
+    /// offset and more text.
+    fn append<'a>(&'a self, at: LogPosition, chunk: &'a Chunk)
+    -> BoxFuture<'a, Result<(), String>>;
 }
 
 /// Receives the output of a run.
@@ -57,26 +64,29 @@ pub trait LogStore: Send + Sync + 'static {
 pub struct Log {
     sender: mpsc::UnboundedSender<Chunk>,
     taken: Arc<AtomicU64>,
+    /// Its end when it was opened.
+    from: LogPosition,
     secrets: Secrets,
 }
 
 impl Log {
-    /// Creates a log that writes to `store`. The returned task ends when all clones of the log are
+    /// Creates a log that writes to `store`, after the given position. The returned task ends when all clones of the log are
     /// dropped and everything is written or given up.
     pub fn into_store(
         store: Arc<dyn LogStore>,
         secrets: Secrets,
+        from: LogPosition,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let log = Self { sender, taken: Arc::default(), secrets };
-        (log, tokio::spawn(write_out(store, receiver)))
+        let log = Self { sender, taken: Arc::new(from.log.into()), from, secrets };
+        (log, tokio::spawn(write_out(store, receiver, from)))
     }
 
     /// Writes one line of Gantry, or of a jig without streams.
     pub fn line(&self, stream: Stream, line: &str) {
         let mut text = self.secrets.mask(line).into_bytes();
         text.push(b'\n');
-        self.write(stream, text);
+        self.write(stream, text, None);
     }
 
     /// The secrets that this log masks.
@@ -84,8 +94,9 @@ impl Log {
         &self.secrets
     }
 
-    /// Writes text that is already masked.
-    fn write(&self, stream: Stream, text: Vec<u8>) {
+    /// Writes text that is already masked. `until`: the bytes of the stream that the log then
+    /// contains, if known.
+    fn write(&self, stream: Stream, text: Vec<u8>, until: Option<u64>) {
         let length = text.len() as u64;
         let before = self.taken.fetch_add(length, Ordering::Relaxed);
         let text = if stream == Stream::Gantry || before + length <= MAX_LOG {
@@ -96,20 +107,28 @@ impl Log {
         } else {
             return;
         };
-        let chunk = Chunk { at: Instant::now(), text };
+        let of = |which| until.filter(|_| stream == which);
+        let (out, err) = (of(Stream::Stdout), of(Stream::Err));
+        let chunk = Chunk { at: Instant::now(), text, out, err };
         // The receiver is gone only if the writer gave up on the log.
         let _ = self.sender.send(chunk);
     }
 
-    /// Returns a line buffer for one stream of a process.
+    /// Returns a line buffer for one stream of a process. It begins after the bytes that the log
+    /// contains already.
     pub fn lines(&self, stream: Stream) -> Lines {
+        let taken = match stream {
+            Stream::Stdout => self.from.out,
+            Stream::Err => self.from.err,
+            Stream::Gantry => 0,
+        };
         Lines {
             log: self.clone(),
             stream,
             mask: self.secrets.stream(),
             open: Vec::new(),
             last: String::new(),
-            taken: 0,
+            taken,
         }
     }
 }
@@ -136,6 +155,15 @@ impl Lines {
 
     /// Appends bytes.
     pub fn push(&mut self, bytes: &[u8]) {
+        // In two parts, because the position in the stream is known only at the end of a line.
+        let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let (lines, rest) = bytes.split_at(whole);
+        for part in [lines, rest].into_iter().filter(|part| !part.is_empty()) {
+            self.push_part(part);
+        }
+    }
+
+    fn push_part(&mut self, bytes: &[u8]) {
         self.taken += bytes.len() as u64;
         let masked = self.mask.push(bytes);
         self.open.extend(masked);
@@ -177,12 +205,17 @@ impl Lines {
         if let Some(last) = last {
             self.last = last;
         }
-        self.log.write(self.stream, lines);
+        // Bytes that are withheld here are not in the log.
+        let is_complete = self.open.is_empty() && self.mask.is_empty();
+        self.log.write(self.stream, lines, is_complete.then_some(self.taken));
     }
 }
 
-async fn write_out(store: Arc<dyn LogStore>, mut chunks: mpsc::UnboundedReceiver<Chunk>) {
-    let mut offset = 0;
+async fn write_out(
+    store: Arc<dyn LogStore>,
+    mut chunks: mpsc::UnboundedReceiver<Chunk>,
+    mut at: LogPosition,
+) {
     let mut ended = false;
     while !ended {
         let Some(mut chunk) = chunks.recv().await else {
@@ -192,27 +225,32 @@ async fn write_out(store: Arc<dyn LogStore>, mut chunks: mpsc::UnboundedReceiver
         while chunk.text.len() < CHUNK_SIZE {
             tokio::select! {
                 more = chunks.recv() => match more {
-                    Some(more) => chunk.text.extend(more.text),
+                    Some(more) => {
+                        chunk.text.extend(more.text);
+                        (chunk.out, chunk.err) = (more.out.or(chunk.out), more.err.or(chunk.err));
+                    }
                     None => { ended = true; break }
                 },
                 () = tokio::time::sleep_until(due) => break,
             }
         }
-        if !written(store.as_ref(), offset, &chunk).await {
+        (at.out, at.err) = (chunk.out.unwrap_or(at.out), chunk.err.unwrap_or(at.err));
+        if !written(store.as_ref(), at, &chunk).await {
             return;
         }
-        offset += chunk.text.len() as u64;
+        at.log += chunk.text.len() as u64;
     }
 }
 
 /// Maximum time that a log waits for an unavailable database.
 const MAX_RETRY_TIME: Duration = Duration::from_secs(300);
 
-async fn written(store: &dyn LogStore, offset: u64, chunk: &Chunk) -> bool {
+async fn written(store: &dyn LogStore, at: LogPosition, chunk: &Chunk) -> bool {
+    let offset = at.log;
     let started = Instant::now();
     let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
     loop {
-        match store.append(offset, chunk).await {
+        match store.append(at, chunk).await {
             Ok(()) => return true,
             Err(error) if started.elapsed() > MAX_RETRY_TIME => {
                 tracing::error!(%error, offset, "cannot write a log for five minutes, so its rest \
@@ -235,7 +273,7 @@ mod tests {
 
     /// Keeps a log in memory.
     #[derive(Debug, Default)]
-    struct MemoryStore(Mutex<Vec<(u64, Chunk)>>);
+    struct MemoryStore(Mutex<Vec<(LogPosition, Chunk)>>);
 
     impl MemoryStore {
         fn text(&self) -> String {
@@ -250,12 +288,12 @@ mod tests {
     impl LogStore for MemoryStore {
         fn append<'a>(
             &'a self,
-            offset: u64,
+            at: LogPosition,
             chunk: &'a Chunk,
         ) -> BoxFuture<'a, Result<(), String>> {
             async move {
                 let mut chunks = self.0.lock().expect("no test panics while it holds this");
-                chunks.push((offset, chunk.clone()));
+                chunks.push((at, chunk.clone()));
                 Ok(())
             }
             .boxed()
@@ -265,32 +303,36 @@ mod tests {
     #[tokio::test]
     async fn streams_never_mix_and_offsets_are_continuous() {
         let store = Arc::new(MemoryStore::default());
-        let (log, writer) = Log::into_store(store.clone(), Secrets::default());
+        let from = LogPosition { log: 100, out: 40, err: 60 };
+        let (log, writer) = Log::into_store(store.clone(), Secrets::default(), from);
         let (mut out, mut err) = (log.lines(Stream::Stdout), log.lines(Stream::Err));
         out.push(b"one");
         err.push(b"bad\n\n  ");
         out.push(b" two\nthree");
         assert_eq!(err.finish(), "bad");
         assert_eq!(out.finish(), "three");
-        log.write(Stream::Stdout, vec![b'x'; CHUNK_SIZE]);
+        log.write(Stream::Stdout, vec![b'x'; CHUNK_SIZE], None);
         drop(log);
         writer.await.expect("the writer ends");
         let text = store.text();
         assert!(text.starts_with("bad\n\none two\n  \nthree\n"), "{text:?}");
         let chunks = store.0.lock().expect("no panic");
-        let mut expected = 0;
-        for (offset, chunk) in chunks.iter() {
-            assert_eq!(*offset, expected);
+        let mut expected = 100;
+        for (at, chunk) in chunks.iter() {
+            assert_eq!(at.log, expected);
             expected += chunk.text.len() as u64;
         }
+        let last = chunks.last().expect("a chunk").0;
+        assert_eq!((last.out, last.err), (40 + 13, 60 + 7), "where another worker reads on");
     }
 
     #[tokio::test]
     async fn output_beyond_the_limit_is_dropped_with_notice() {
         let store = Arc::new(MemoryStore::default());
-        let (log, writer) = Log::into_store(store.clone(), Secrets::default());
+        let (log, writer) =
+            Log::into_store(store.clone(), Secrets::default(), LogPosition::default());
         for _ in 0..(MAX_LOG / (1 << 20)) + 2 {
-            log.write(Stream::Stdout, vec![b'y'; 1 << 20]);
+            log.write(Stream::Stdout, vec![b'y'; 1 << 20], None);
         }
         log.line(Stream::Gantry, "ended");
         drop(log);

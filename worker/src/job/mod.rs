@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Hash;
-use engine::catalog::{Place, Role, Script};
-use engine::ids::{ActionName, BlueprintNumber, Fqdn, NodeId, RunId, StepId};
+use engine::catalog::{Check, Place, Role, Script};
+use engine::ids::{ActionName, BlueprintNumber, Fqdn, NodeId, RoleName, RunId, StepId};
 use serde_json::Value;
 
 mod ended;
@@ -59,5 +59,28 @@ impl Job {
     /// Whether the step runs on its node. Otherwise it runs on the worker for the node.
     pub fn on_node(&self) -> bool {
         self.role.run.place == Place::On && !self.phantom
+    }
+}
+
+/// The check of a role, with everything that it needs.
+#[derive(Debug, Clone)]
+pub struct CheckJob {
+    pub policy: Check,
+    pub script: Script,
+    pub role: RoleName,
+    pub node: NodeId,
+    pub fqdn: Fqdn,
+    pub connection: Value,
+    /// Whether it runs on its node. Otherwise it runs on the worker for the node.
+    pub on_node: bool,
+    /// The data of the last successful run, with secrets resolved.
+    pub input: Value,
+    /// The further data of that run, with secrets as references.
+    pub surroundings: Value,
+}
+
+impl CheckJob {
+    pub fn timeout(&self) -> Duration {
+        Duration::from_secs(self.policy.timeout.max(1).into())
     }
 }

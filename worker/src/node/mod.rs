@@ -23,8 +23,8 @@ pub mod wrapper;
 use self::connection::{Dialer, Transport};
 use self::session::Session;
 use self::session::ssh::SshSessions;
-use self::wrapper::{Attempt, AttemptError, LostRun, Staged, Wrapper};
-use crate::job::Job;
+use self::wrapper::{Attempt, AttemptError, CheckEnd, LostRun, ScriptSource, Staged, Wrapper};
+use crate::job::{CheckJob, Job};
 use crate::secrets::SecretSource;
 
 /// The nodes that this worker reaches, with its sessions.
@@ -57,6 +57,24 @@ impl Nodes {
             false => Transport::Local { root: self.worker_root.join(job.node.to_string()) },
         };
         Ok(Attempt::new(self.wrapper(transport), job))
+    }
+
+    /// Runs the check of a role: on its node, or on this worker for the node. `environment` has
+    /// lines of a POSIX shell.
+    ///
+    /// # Errors
+    /// If the node can't be used. The check then has no result.
+    pub async fn check_role(
+        &self,
+        job: &CheckJob,
+        scripts: &dyn ScriptSource,
+        environment: &str,
+    ) -> Result<CheckEnd, AttemptError> {
+        let transport = match job.on_node {
+            true => Transport::read(&job.connection)?,
+            false => Transport::Local { root: self.worker_root.join(job.node.to_string()) },
+        };
+        self.wrapper(transport).check(job, scripts, environment).await
     }
 
     /// Lists the attempts that run on a node, each with its step. Attempts that ended, or that a

@@ -52,18 +52,9 @@ use store::runs::{Finished, RunEnd};
 use store::workers::WorkerId;
 use tokio::time::Instant;
 
-use super::leases::Leases;
+use super::leases::{LeasedRun, Leases};
 use crate::database::backoff::Backoff;
 use crate::database::batching::Batcher;
-use crate::job::Stop;
-
-/// A leased run that its handler has not received yet.
-#[derive(Debug, Clone)]
-pub struct LeasedRun {
-    pub run: RunId,
-    /// Signals the run to stop.
-    pub stop: Stop,
-}
 
 /// The end of a run as its handler reports it. `None` if the run is no longer leased here, so there
 /// is nothing to report.
@@ -134,6 +125,10 @@ impl Inner {
     async fn next(self: Arc<Self>) -> Vec<LeasedRun> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         while !self.closed.load(Ordering::Acquire) {
+            let adopted = self.leases.take_adopted();
+            if !adopted.is_empty() {
+                return adopted;
+            }
             let free_slots = self.settings.capacity.saturating_sub(self.leases.count());
             if free_slots > 0 {
                 match self.lease(free_slots).await {
@@ -162,13 +157,18 @@ impl Inner {
         let leased = leased.into_iter().map(|leased| LeasedRun {
             run: leased.run,
             stop: self.leases.add(leased.run, since, settings.lease),
+            adopted: None,
         });
         Ok(leased.collect())
     }
 
     /// Returns runs that never started to the queue.
     async fn return_runs(&self, runs: impl IntoIterator<Item = LeasedRun>) {
-        for LeasedRun { run, .. } in runs {
+        for LeasedRun { run, adopted, .. } in runs {
+            // It runs on its node. The end of this worker releases its lease.
+            if adopted.is_some() {
+                continue;
+            }
             let result =
                 store::runs::finish_run(&self.pool, run, self.settings.worker, &RunEnd::Unstarted)
                     .await;

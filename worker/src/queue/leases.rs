@@ -4,11 +4,12 @@
 //! renewal fails. Both use this register, not apalis. apalis polls a backend only when a slot is
 //! free, but leases need renewal also when all slots are taken.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use engine::ids::RunId;
+use store::runs::Adopted;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -19,9 +20,21 @@ struct RunLease {
     expires_at: Instant,
 }
 
+/// A leased run that its handler has not received yet.
+#[derive(Debug, Clone)]
+pub struct LeasedRun {
+    pub run: RunId,
+    /// Signals the run to stop.
+    pub stop: Stop,
+    /// Set if another worker started the run and was lost.
+    pub adopted: Option<Adopted>,
+}
+
 #[derive(Default)]
 pub struct Leases {
     runs: Mutex<BTreeMap<RunId, RunLease>>,
+    /// Adopted runs that wait for a slot.
+    adopted: Mutex<VecDeque<LeasedRun>>,
     /// Notified when a run may be queued or a slot has become free. Supports one listener, and
     /// stores one permit if it does not wait.
     pub wake: Notify,
@@ -38,6 +51,22 @@ impl Leases {
         let (stopper, stop) = StopSender::new();
         self.runs().insert(run, RunLease { stopper, expires_at: since + lease });
         stop
+    }
+
+    /// Adds a run of a lost worker. The queue continues it in the next free slot.
+    pub fn adopt(&self, run: RunId, adopted: Adopted, since: Instant, lease: Duration) {
+        let stop = self.add(run, since, lease);
+        self.waiting().push_back(LeasedRun { run, stop, adopted: Some(adopted) });
+        self.wake.notify_one();
+    }
+
+    /// Takes the adopted runs that wait for a slot.
+    pub fn take_adopted(&self) -> Vec<LeasedRun> {
+        self.waiting().drain(..).collect()
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<LeasedRun>> {
+        self.adopted.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     pub fn release(&self, run: RunId) {

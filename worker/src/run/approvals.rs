@@ -27,13 +27,12 @@ pub(super) async fn check_approval(
         }
     }
     let needed = required_approvals(objects, &approval).await?;
-    if approval.objecting > 0 || approval.approving < i64::from(needed) {
+    if approval.approving < i64::from(needed) {
         return Err(broken(format!(
-            "review {} of blueprint {target} has {} of {}, and {}",
+            "review {} of blueprint {target} has {} of {}",
             approval.review.unwrap_or_default(),
             approval.approving,
-            many(i64::from(needed), "approval"),
-            many(approval.objecting, "objection")
+            many(i64::from(needed), "approval")
         )));
     }
     Ok(())

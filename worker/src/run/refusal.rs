@@ -41,6 +41,9 @@ pub enum Refusal {
     /// The run may not start at this moment. Its step becomes pending again.
     #[error("The run cannot start now: {0}")]
     NotReady(&'static str),
+    /// The input of an adopted run is not the one that it was started with.
+    #[error("The input of the run has changed.")]
+    OtherInput,
     /// An object of the chain can't be used.
     #[error("Rejected: {0}")]
     Object(ObjectError),

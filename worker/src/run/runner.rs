@@ -11,7 +11,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 use sqlx::PgPool;
-use store::runs::{RunEnd, append_log};
+use store::runs::{Adopted, LogPosition, RunEnd, append_log};
+use store::workers::WorkerId;
 
 use super::prepare::{PreparedRun, Preparer};
 use super::refusal::Refusal;
@@ -19,7 +20,8 @@ use crate::database::backoff::Backoff;
 use crate::jig::{Jig, Jigs};
 use crate::job::log::{Chunk, Log, LogStore, Stream};
 use crate::job::{Ended, Job, Object, Stop, StopReason, shorten};
-use crate::queue::backend::{LeasedRun, Report};
+use crate::queue::backend::Report;
+use crate::queue::leases::LeasedRun;
 use crate::secrets::Secrets;
 
 pub struct Runner {
@@ -37,6 +39,9 @@ const PREPARE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time for a jig that enforces the timeout itself to end the run.
 const ENDING: Duration = Duration::from_secs(engine::anneal::ENDING as u64 / 2);
 
+/// The reason of a run whose worker was lost, and that no other worker could continue.
+const WORKER_LOST: &str = "The worker was lost during the run";
+
 /// The handler.
 ///
 /// # Errors
@@ -46,10 +51,19 @@ pub async fn execute(leased: LeasedRun, runner: Data<Arc<Runner>>) -> Result<Rep
 }
 
 impl Runner {
-    async fn execute(&self, LeasedRun { run, stop }: LeasedRun) -> Report {
-        let prepared = match self.prepare(run).await {
+    async fn execute(&self, LeasedRun { run, stop, adopted }: LeasedRun) -> Report {
+        let prepared = match self.prepare(run, adopted.as_ref()).await {
             Ok(prepared) => prepared,
             Err(Refusal::LeaseLost(_)) => return None,
+            // It may run on its node. Its lease expires, so a worker tries again.
+            Err(Refusal::Store(error)) if error.is_transient() && adopted.is_some() => {
+                tracing::warn!(%run, %error, "cannot adopt a run now");
+                return None;
+            }
+            Err(Refusal::OtherInput) => {
+                let reason = format!("{WORKER_LOST}, and its input has changed since.");
+                return Some(RunEnd::Lost { reason });
+            }
             Err(Refusal::Store(error)) if error.is_transient() => {
                 tracing::warn!(%run, %error, "cannot prepare a run, returning it to the queue");
                 return Some(RunEnd::Unstarted);
@@ -62,15 +76,26 @@ impl Runner {
             // any report.
             Err(refusal) => return Some(self.refused(run, &refusal).await),
         };
-        let sink = Arc::new(DatabaseLog { pool: self.preparer.pool.clone(), run });
-        let (log, writer) = Log::into_store(sink, prepared.secrets.clone());
+        let sink = Arc::new(DatabaseLog {
+            pool: self.preparer.pool.clone(),
+            run,
+            worker: self.preparer.worker,
+        });
+        let from = adopted.as_ref().map(|adopted| adopted.log).unwrap_or_default();
+        let (log, writer) = Log::into_store(sink, prepared.secrets.clone(), from);
+        if adopted.is_some() {
+            log.line(
+                Stream::Gantry,
+                "[gantry: the worker was lost, another one continues the run]",
+            );
+        }
         for why in &prepared.withheld {
             let line = format!(
                 "[gantry: a secret in the data of another noderole is not resolved: {why}]"
             );
             log.line(Stream::Gantry, &line);
         }
-        let outcome = self.start(&prepared.job, &log, stop).await;
+        let outcome = self.start(&prepared.job, &log, stop, adopted.is_some()).await;
         let end = run_end(outcome, &prepared.job, &prepared.secrets);
         if let Some(RunEnd::Failed { reason, .. }) = &end {
             log.line(Stream::Gantry, &format!("[gantry: failed: {reason}]"));
@@ -80,11 +105,11 @@ impl Runner {
         end
     }
 
-    async fn prepare(&self, run: RunId) -> Result<PreparedRun, Refusal> {
+    async fn prepare(&self, run: RunId, adopted: Option<&Adopted>) -> Result<PreparedRun, Refusal> {
         let begun = tokio::time::Instant::now();
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(2));
         loop {
-            match self.preparer.prepare(run).await {
+            match self.preparer.prepare(run, adopted).await {
                 Err(Refusal::Store(error))
                     if error.is_transient() && begun.elapsed() < PREPARE_TIMEOUT =>
                 {
@@ -100,15 +125,18 @@ impl Runner {
         let reason = refusal.to_string();
         tracing::warn!(%run, %reason, "a run was rejected");
         let text = format!("[gantry: {reason}]\n").into_bytes();
-        if let Err(error) = append_log(&self.preparer.pool, run, 0, Duration::ZERO, &text).await {
+        let preparer = &self.preparer;
+        let (worker, at) = (Some(preparer.worker), LogPosition::default());
+        let appended = append_log(&preparer.pool, run, worker, at, Duration::ZERO, &text).await;
+        if let Err(error) = appended {
             tracing::warn!(%run, %error, "cannot log a rejection");
         }
         RunEnd::failed(reason)
     }
 
-    async fn start(&self, job: &Job, log: &Log, stop: Stop) -> Ended {
+    async fn start(&self, job: &Job, log: &Log, stop: Stop, adopted: bool) -> Ended {
         match self.jigs.of(&job.role.jig_class) {
-            Some(jig) => run_with_timeout(jig, job, log, stop).await,
+            Some(jig) => run_with_timeout(jig, job, log, stop, adopted).await,
             None => Ended::failed(format!(
                 "This worker has no jig of class {:?}.",
                 job.role.jig_class.as_str()
@@ -120,9 +148,13 @@ impl Runner {
 /// Runs a jig within the role's timeout. A jig that enforces the timeout itself (on the node, where
 /// it can end its processes) gets extra time to report. After that it is dropped, which leaves
 /// nothing running.
-async fn run_with_timeout(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop) -> Ended {
+async fn run_with_timeout(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop, adopted: bool) -> Ended {
     let limit = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
-    match tokio::time::timeout(limit, jig.run(job, log, stop)).await {
+    let running = match adopted {
+        true => jig.adopt(job, log, stop),
+        false => jig.run(job, log, stop),
+    };
+    match tokio::time::timeout(limit, running).await {
         Ok(outcome) => outcome,
         Err(_) => Ended::failed(format!(
             "The run took longer than {} seconds, the time limit of its role.",
@@ -137,6 +169,9 @@ fn run_end(outcome: Ended, job: &Job, secrets: &Secrets) -> Report {
         Ended::Returned(result) => succeeded(result, job, secrets),
         Ended::Failed { reason, found } => failed(&reason, found, secrets),
         Ended::Refused(reason) => failed(&reason, Object::new(), secrets),
+        Ended::Lost { started: Some(false) } => RunEnd::Unstarted,
+        Ended::Lost { .. } => RunEnd::Lost { reason: format!("{WORKER_LOST}.") },
+        Ended::LeftOnNode => return None,
         Ended::Stopped { why: StopReason::LeaseLost, .. } => return None,
         Ended::Stopped { why: StopReason::Canceled, found, .. } => {
             RunEnd::Canceled { found: without_secrets(found, secrets).unwrap_or_default() }
@@ -222,13 +257,18 @@ fn facts_error(result: &Object, job: &Job) -> Option<String> {
 struct DatabaseLog {
     pool: PgPool,
     run: RunId,
+    worker: WorkerId,
 }
 
 impl LogStore for DatabaseLog {
-    fn append<'a>(&'a self, offset: u64, chunk: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
+    fn append<'a>(
+        &'a self,
+        at: LogPosition,
+        chunk: &'a Chunk,
+    ) -> BoxFuture<'a, Result<(), String>> {
         async move {
-            let appended =
-                append_log(&self.pool, self.run, offset, chunk.at.elapsed(), &chunk.text).await;
+            let (worker, age) = (Some(self.worker), chunk.at.elapsed());
+            let appended = append_log(&self.pool, self.run, worker, at, age, &chunk.text).await;
             appended.map_err(|error| error.to_string())
         }
         .boxed()

@@ -127,7 +127,7 @@ impl SignatureVerifier {
                 &::passkeys::verify,
             );
             let valid_count = results.values().filter(|results| results.is_ok()).count();
-            if u32::try_from(valid_count).unwrap_or(u32::MAX) >= needed && approval.objecting == 0 {
+            if u32::try_from(valid_count).unwrap_or(u32::MAX) >= needed {
                 continue;
             }
             let errors = results.iter().filter_map(|(person, results)| {

@@ -59,6 +59,11 @@ impl Secrets {
         Self(all.into())
     }
 
+    /// Bytes of the longest text to mask.
+    pub fn longest(&self) -> usize {
+        self.0.first().map_or(0, |secret| secret.len())
+    }
+
     pub fn mask(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, secret| text.replace(&**secret, MASK))
     }
@@ -117,6 +122,11 @@ impl StreamMask {
             }
         }
         shown
+    }
+
+    /// Whether no bytes are withheld.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
     }
 
     /// Ends the stream and returns the withheld bytes.

@@ -15,12 +15,16 @@ use engine::catalog::JigClass;
 use engine::ids::{RunId, StepId};
 use serde_json::Value;
 use sqlx::PgPool;
+use store::StoreError;
 use store::runs::{self, Finished, Overdue, OverdueRun};
+use store::workers::WorkerId;
+use tokio::time::Instant;
 
 use crate::database::objects::Objects;
 use crate::node::Nodes;
 use crate::node::connection::record;
 use crate::node::wrapper::LostRun;
+use crate::queue::leases::Leases;
 
 /// Maximum overdue runs that one run of the task ends.
 const OVERDUE_BATCH: u32 = 100;
@@ -53,13 +57,20 @@ impl Task for ClaimSteps {
 
     async fn run(&mut self) -> TaskResult {
         let claimed = runs::claim_runs(&self.pool, self.limits).await;
-        let runs = claimed.map_err(|error| Failure::logged("Cannot claim steps", error))?.runs;
-        Ok(Outcome::counted(runs.len() as u64, "Claimed", "step", "steps", "No step may start."))
+        let claimed = claimed.map_err(|error| Failure::logged("Cannot claim steps", error))?;
+        let none = match claimed.busy {
+            true => "Another transaction holds the lock for claims.",
+            false => "No step may start.",
+        };
+        Ok(Outcome::counted(claimed.runs.len() as u64, "Claimed", "step", "steps", none))
     }
 }
 
-/// Ends runs with expired leases, and repairs the state that a crash left between two batches. It
-/// is a task of its own, because claiming must not wait for nodes.
+/// Adopts or ends runs with expired leases, and repairs the state that a crash left between two
+/// batches. It is a task of its own, because claiming must not wait for nodes.
+///
+/// Scripts continue on their node without their worker, so a run of scripts is adopted
+/// ([`crate::node::wrapper`]). Other runs ended with their worker.
 pub struct EndLostRuns {
     pub pool: PgPool,
     /// Cache of node documents.
@@ -70,6 +81,13 @@ pub struct EndLostRuns {
     pub claims: Activator,
     /// Asks nodes whether a lost run started.
     pub nodes: Arc<Nodes>,
+    pub worker: WorkerId,
+    /// Duration of a lease.
+    pub lease: Duration,
+    /// Runs that this worker leases. The queue continues the adopted ones.
+    pub leases: Arc<Leases>,
+    /// Maximum leased runs, including adopted ones that wait for a slot.
+    pub most: usize,
 }
 
 impl Task for EndLostRuns {
@@ -78,7 +96,7 @@ impl Task for EndLostRuns {
     }
 
     fn purpose(&self) -> &'static str {
-        "Ends runs whose worker no longer renews their lease."
+        "Adopts or ends runs whose worker no longer renews their lease."
     }
 
     fn period(&self) -> Duration {
@@ -87,6 +105,12 @@ impl Task for EndLostRuns {
 
     /// One broken run does not block the others: its error is logged and skipped.
     async fn run(&mut self) -> TaskResult {
+        // A worker that joins could not adopt the runs yet, and a draining one must not. So neither
+        // may end them while another worker can adopt them.
+        let may_end = store::workers::ends_lost_runs(&self.pool, self.worker).await;
+        if !may_end.map_err(|error| Failure::logged("Cannot find lost runs", error))? {
+            return Ok(Outcome::from("The worker has not joined yet, or is draining.".to_owned()));
+        }
         // The sweep of claims would notice freed capacity too, but later.
         let settled = runs::settle_leftovers(&self.pool).await;
         if !matches!(settled, Ok(0) | Err(_)) {
@@ -109,6 +133,14 @@ impl EndLostRuns {
     /// Returns whether the run was lost and is ended.
     async fn end(&self, overdue: &OverdueRun) -> bool {
         let run = RunId(overdue.run);
+        match self.adopt(overdue).await {
+            Ok(true) => return false,
+            Ok(false) => {}
+            Err(error) => {
+                tracing::error!(%run, %error, "cannot adopt a lost run, retrying");
+                return false;
+            }
+        }
         let finding = match overdue.leased {
             false => Overdue::Queued,
             true if self.proves_unstarted(overdue).await => Overdue::NeverStarted,
@@ -131,10 +163,23 @@ impl EndLostRuns {
         }
     }
 
+    /// Leases a run of scripts on a node to this worker, if it may be continued.
+    async fn adopt(&self, overdue: &OverdueRun) -> Result<bool, StoreError> {
+        if !(overdue.leased && on_node(overdue)) || self.leases.count() >= self.most {
+            return Ok(false);
+        }
+        let (run, since) = (RunId(overdue.run), Instant::now());
+        let adopted = runs::adopt_run(&self.pool, run, self.worker, self.lease).await?;
+        let Some(adopted) = adopted else { return Ok(false) };
+        tracing::info!(%run, "adopting a run whose worker was lost");
+        self.leases.adopt(run, adopted, since, self.lease);
+        Ok(true)
+    }
+
     /// Asks the node whether a destructive run never started. Other lost runs are repeated without
     /// asking.
     async fn proves_unstarted(&self, overdue: &OverdueRun) -> bool {
-        if !(overdue.destructive && overdue.on_node && overdue.jig == JigClass::Script.as_str()) {
+        if !(overdue.destructive && on_node(overdue)) {
             return false;
         }
         let (step, run) = (StepId(overdue.step), RunId(overdue.run));
@@ -156,4 +201,9 @@ impl EndLostRuns {
             Err(_) => false,
         }
     }
+}
+
+/// Whether a run executes scripts on its node, where its ledger lists it.
+fn on_node(overdue: &OverdueRun) -> bool {
+    overdue.on_node && overdue.jig == JigClass::Script.as_str()
 }

@@ -22,7 +22,7 @@ use crate::process::Running;
 use crate::ssh::Bed;
 
 /// The testbed uses loopback addresses.
-const LOCAL: Dialer = Dialer { allow_local: true, database: None };
+const LOCAL: Dialer = Dialer { allow_local: true, database: None, servers: None };
 
 /// An address that drops all packets.
 struct Swallows {

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::anneal::{
     AdmissionView, Attempt, BudgetId, BudgetView, Child, ConcurrencyGroupKey,
     ConcurrencyGroupLimit, DeploymentView, Limits, Link, Moment, NodeView, OpenRun, PendingReason,
-    Reason, StepState, StepView, Taken, admit, pending_reason, struck, why_not,
+    Reason, StepState, StepView, Taken, admit, awaited_steps, pending_reason, struck, why_not,
 };
 use engine::catalog::{
     ConcurrencyGroup, ConcurrencyGroupMode, JigClass, JoinAfter, Needs, OnError, Role,
@@ -122,7 +122,8 @@ async fn extend(cluster: &Cluster) {
             );
         }
     }
-    sql += "SET CONSTRAINTS ALL IMMEDIATE;
+    sql += "CREATE TABLE first_edge AS TABLE edge;
+            SET CONSTRAINTS ALL IMMEDIATE;
             ALTER TABLE deployment ENABLE TRIGGER USER; ALTER TABLE noderole ENABLE TRIGGER USER;
             ALTER TABLE concurrency_group ENABLE TRIGGER USER;";
     own(cluster, sql).await;
@@ -159,7 +160,10 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
     sql += &format!("UPDATE jig SET active = {active} WHERE name = 'test';");
     sql += "SET CONSTRAINTS ALL IMMEDIATE; ALTER TABLE jig ENABLE TRIGGER guard_intent;";
     let jigs = if dice.chance(90) { "'{noop,test,script}'" } else { "'{test}'" };
-    sql += &format!("UPDATE worker SET jigs = {jigs}, lease_until = now() + interval '1 hour';");
+    sql += &format!(
+        "UPDATE worker SET lease_until = now() + interval '1 hour';
+         UPDATE worker SET jigs = {jigs} WHERE drain_since IS NULL;"
+    );
     let enabled = dice.chance(95);
     sql += &format!("UPDATE head SET enabled = {enabled};");
     for deployment in ["web", "system"] {
@@ -173,6 +177,7 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
             "UPDATE deployment SET priority = {priority}, held_by = {held} WHERE name = '{deployment}';"
         );
     }
+    sql += "UPDATE edge e SET parent = f.parent FROM first_edge f WHERE f.child = e.child;";
     sql += "UPDATE edge SET kind = (ARRAY['hard', 'soft', 'order_only'])[1 + abs(hashtext(child::text || now()::text)) % 3];";
     let budgets = dice.roll(3);
     for budget in 0..budgets {
@@ -220,21 +225,41 @@ async fn shake(cluster: &Cluster, dice: &mut Dice) {
             if state == "transition" {
                 taken |= role.run.exclusive;
                 let (leased, over) = (dice.chance(50), dice.chance(30));
+                let draining = dice.chance(30);
                 sql += &format!(
                     "INSERT INTO run (step_id, node_id, concurrency_group_id, generation, content_hash, blueprint_number, epoch, exclusive,
                        state, worker_id, started_at, lease_until)
                      SELECT id, node_id, concurrency_group_id, generation, content_hash, 1, 1, exclusive,
                        CASE WHEN {leased} THEN 'running' ELSE 'queued' END, CASE WHEN {leased} THEN w.id END,
                        CASE WHEN {leased} THEN now() END, now() + CASE WHEN {over} THEN -interval '1 h' ELSE interval '1 h' END
-                     FROM step, (SELECT id FROM worker LIMIT 1) w (id) WHERE step.id = '{step}';"
+                     FROM step, (SELECT id FROM worker WHERE (drain_since IS NOT NULL) = {draining}) w (id) WHERE step.id = '{step}';"
                 )
                 .replace("SELECT id, node_id", "SELECT step.id, node_id");
             }
         }
     }
-    // The guard of runs counts parents again, so the rows must be consistent.
-    sql += "UPDATE step s SET state = 'blocked', pending = 1
+    // Nodes that are down and only wait, which is rare otherwise.
+    if budgets > 0 && dice.chance(50) {
+        let waits = cluster.nodes[dice.roll(5) as usize].id;
+        sql += &format!(
+            "UPDATE step SET failures = 0;
+             UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS NULL;
+             UPDATE node SET alive = true; UPDATE step SET node_up = true;
+             UPDATE step SET state = 'todo', pending = 0 WHERE state IN ('transition', 'error');
+             UPDATE step SET state = 'blocked', pending = 1, failures = 1
+               WHERE node_id = '{waits}' AND disruption_budget_ids <> '{{}}' AND state <> 'active';
+             UPDATE edge e SET parent = (SELECT id FROM step WHERE node_id <> '{waits}' AND state = 'todo'
+                 AND disruption_budget_ids <> '{{}}' ORDER BY rank, id LIMIT 1)
+               WHERE child IN (SELECT id FROM step WHERE node_id = '{waits}')
+                 AND EXISTS (SELECT FROM step WHERE node_id <> '{waits}' AND state = 'todo' AND disruption_budget_ids <> '{{}}');
+             UPDATE disruption_budget SET max_down = 1;"
+        );
+    }
+    // In half of the cases, no count is wrong.
+    if dice.chance(50) {
+        sql += "UPDATE step s SET state = 'blocked', pending = 1
             WHERE state = 'todo' AND NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after);";
+    }
     own(cluster, sql).await;
 }
 
@@ -272,18 +297,31 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     .await;
     let jigs = all(
         on,
-        "SELECT name, active, EXISTS (SELECT FROM worker WHERE class = ANY (jigs)) AS served FROM jig",
+        "SELECT name, active, EXISTS (SELECT FROM worker WHERE class = ANY (jigs) AND drain_since IS NULL) AS served FROM jig",
     )
     .await;
+    let draining: i64 = sqlx::query_scalar(
+        "SELECT count(*) FROM run r JOIN worker w ON w.id = r.worker_id
+         WHERE r.ended_at IS NULL AND w.drain_since IS NOT NULL",
+    )
+    .fetch_one(&mut *on)
+    .await
+    .expect("a number");
     let enabled =
         sqlx::query_scalar("SELECT enabled FROM head").fetch_one(&mut *on).await.expect("the head");
     let steps =
         all(on, "SELECT s.*, l.deployment_id, l.name AS concurrency_group, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
            (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
            s.priority + d.priority AS effective, s.immediate OR skipped IS NOT NULL
-             OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS rests
+             OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS rests,
+           join_holds(s.id, s.join_kind, s.join_n, s.join_after) AS is_joined
          FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN deployment d ON d.id = l.deployment_id")
         .await;
+    let edges = all(on, "SELECT child, parent FROM edge").await;
+    let mut parents: BTreeMap<StepId, Vec<StepId>> = BTreeMap::new();
+    for row in &edges {
+        parents.entry(StepId(uuid(row, "child"))).or_default().push(StepId(uuid(row, "parent")));
+    }
     let open = all(
         on,
         "SELECT r.step_id, s.noderole_id, r.node_id, r.exclusive, l.deployment_id, l.name AS concurrency_group
@@ -295,10 +333,11 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
         .fetch_one(on)
         .await
         .expect("the time");
-    AdmissionView {
+    let mut view = AdmissionView {
         now: Moment(now),
         enabled,
         capacity,
+        draining: u32::try_from(draining).expect("small"),
         deployments: deployments
             .iter()
             .map(|row| {
@@ -377,6 +416,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                         .map(BudgetId)
                         .collect::<BTreeSet<_>>(),
                     rests: row.get("rests"),
+                    is_joined: row.get("is_joined"),
                 };
                 (StepId(uuid(row, "id")), view)
             })
@@ -391,7 +431,10 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                 exclusive: row.get("exclusive"),
             })
             .collect(),
-    }
+        awaited: BTreeMap::new(),
+    };
+    view.awaited = awaited_steps(&view.steps, &parents);
+    view
 }
 
 /// Groups a claim's steps by round. Each round is a transaction with its own timestamp.
@@ -504,14 +547,24 @@ async fn claim_and_pending_reasons_match_the_engine() {
     own(&cluster, "ALTER TABLE head DISABLE TRIGGER guard_head".to_owned()).await;
     extend(&cluster).await;
     confirmed(&cluster, 0).await;
+    let draining = confirmed(&cluster, 5).await;
+    own(
+        &cluster,
+        format!(
+            "UPDATE worker SET drain_by = (SELECT id FROM person LIMIT 1), drain_since = now(), drain_reason = 'an upgrade'
+             WHERE id = '{draining}'"
+        ),
+    )
+    .await;
     let mut seen = BTreeSet::new();
-    let (mut claimed_at_all, mut claims_of_several_rounds) = (0, 0);
+    let (mut claimed_at_all, mut claims_of_several_rounds, mut claims_of_awaited) = (0, 0, 0);
     for seed in 0..CASES {
         let mut dice = Dice(seed);
         shake(&cluster, &mut dice).await;
         let capacity =
             if dice.chance(5) { 0 } else { u32::try_from(1 + dice.roll(14)).expect("small") };
-        own(&cluster, format!("UPDATE worker SET capacity = {capacity}")).await;
+        own(&cluster, format!("UPDATE worker SET capacity = {capacity} WHERE drain_since IS NULL"))
+            .await;
         let limits = Limits {
             running: u32::try_from(1 + dice.roll(14)).expect("small"),
             batch: u32::try_from(1 + dice.roll(6)).expect("small"),
@@ -554,6 +607,9 @@ async fn claim_and_pending_reasons_match_the_engine() {
                 "seed {seed}: a round of {}",
                 round.len()
             );
+            let not_awaited = AdmissionView { awaited: BTreeMap::new(), ..now.clone() };
+            let needs_exception = |step: &StepId| !why_not(&not_awaited, limits, *step).is_empty();
+            claims_of_awaited += usize::from(round.iter().any(needs_exception));
             let mut taken = Taken::new(&now, limits);
             for step in &round {
                 let reasons = taken.take(*step);
@@ -570,6 +626,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
         claims_of_several_rounds >= 5,
         "the cases are too tame: {claims_of_several_rounds} of several rounds"
     );
+    assert!(claims_of_awaited > 0, "the cases are too tame: {claims_of_awaited} of awaited steps");
     let unseen: Vec<_> = PendingReason::ALL.iter().filter(|wait| !seen.contains(wait)).collect();
     assert_eq!(unseen, Vec::<&PendingReason>::new(), "the cases are too tame");
 }

@@ -11,7 +11,7 @@ use engine::Hash;
 use engine::blueprint::projection::StepChange;
 use engine::blueprint::{change_hash, changes, project};
 use engine::canonical::{Object, ObjectKind};
-use engine::catalog::{Catalog, JigClass, Role};
+use engine::catalog::{Catalog, Check, JigClass, Role};
 use engine::cluster::{
     Blueprint, Connection, DeploymentDoc, DeploymentRoleDoc, EdgeDoc, EdgeKind, NodeDoc,
     NoderoleDoc, NoderoleKey, RootDoc,
@@ -79,6 +79,8 @@ pub struct Cluster {
     roles: BTreeMap<String, (Hash, Arc<Role>)>,
     author: PersonId,
     reviewer: PersonId,
+    /// Rejects the next changes and is disabled before they are committed, if set.
+    pub former_reviewer: Option<PersonId>,
     /// Signs the next approvals, if set.
     pub signer: Option<Signer>,
     folder: TempDir,
@@ -230,6 +232,7 @@ impl Cluster {
             roles: BTreeMap::new(),
             author,
             reviewer,
+            former_reviewer: None,
             signer: None,
             folder,
         };
@@ -246,6 +249,14 @@ impl Cluster {
             cluster.insert_node(node.root.clone(), "ssh", node.connection()).await;
         }
         cluster
+    }
+
+    /// Adds a reviewer for `former_reviewer`.
+    pub async fn add_former_reviewer(&mut self) {
+        let sql =
+            "INSERT INTO person (name, permissions) VALUES ('zoe', '{reviewer}') RETURNING id";
+        let id = sqlx::query_scalar(sql).fetch_one(self.db.owner()).await.expect("a person");
+        self.former_reviewer = Some(PersonId(id));
     }
 
     async fn add_node(&mut self) {
@@ -337,6 +348,30 @@ impl Cluster {
         }];
         change(&mut role);
         self.add_role(role).await;
+    }
+
+    /// A role of the catalog.
+    pub fn role(&self, name: &str) -> Role {
+        Role::clone(&self.roles[name].1)
+    }
+
+    /// Adds a role with a script for `run` and one for its check.
+    pub async fn add_checked_role(&mut self, name: &str, run: &str, check: &str, policy: Check) {
+        let object = Object::of_bytes(ObjectKind::Script, check.as_bytes().to_vec());
+        let mut connection = self.server().acquire().await.expect("a connection");
+        store::catalog::ensure_objects(&mut connection, std::slice::from_ref(&object))
+            .await
+            .expect("objects");
+        drop(connection);
+        self.add_script_role(name, run, |role| {
+            role.run.check = Some(policy);
+            role.scripts.push(engine::catalog::Script {
+                name: "check/it.sh".to_owned(),
+                hash: object.hash,
+                action: ActionName::check(),
+            });
+        })
+        .await;
     }
 
     /// Adds a role with a script for `run` and one for `remove`.
@@ -503,6 +538,17 @@ impl Cluster {
         )
         .await;
         self.sign(&mut transaction, review, verdict.expect("a verdict")).await;
+        if let Some(former) = self.former_reviewer {
+            let reject = VerdictKind::Reject;
+            store::reviews::insert_verdict(&mut transaction, review, former, reject, "no")
+                .await
+                .expect("a verdict");
+            sqlx::query("UPDATE person SET disabled = true WHERE id = $1")
+                .bind(former.0)
+                .execute(&mut *transaction)
+                .await
+                .expect("the owner may");
+        }
         let target = NewBlueprint {
             head,
             review: Some(review),

@@ -98,7 +98,7 @@ async fn endless_output_of_a_host_is_cut() {
     let connection = testbed.nodes()[0].connection();
     let nodes = Nodes::new(
         Arc::new(SecretFolder(Some(testbed.secrets()))),
-        Dialer { allow_local: true, database: None },
+        Dialer { allow_local: true, database: None, servers: None },
         folder.path().join("on-behalf"),
     );
     let ends = async |action: &str, reason: String| {

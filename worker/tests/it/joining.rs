@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use engine::catalog::OnReturn;
 use engine::ids::{NodeId, RunId};
 use store::{Connecting, Store};
 use tokio::time::sleep;
@@ -134,6 +135,30 @@ async fn rebooted_node_runs_all_steps_again() {
     bed.cluster.reaches(0, "writes", "active").await;
     let ran = fs::read_to_string(bed.cluster.nodes[0].root.join("ran")).expect("a file");
     assert_eq!(ran, "once\nonce\n");
+    worker.stop().await;
+}
+
+/// The default, and a role that runs again although nothing restarted.
+#[tokio::test]
+async fn node_that_was_away_resumes_at_same_boot_id() {
+    let mut bed = Bed::of(1).await;
+    let script = "#!/bin/sh\necho \"$GANTRY_ROLE\" >>ran\n";
+    bed.cluster.add_script_role("keeps", script, |_| ()).await;
+    let always = |role: &mut engine::catalog::Role| role.run.on_return = OnReturn::Always;
+    bed.cluster.add_script_role("repeats", script, always).await;
+    bed.cluster.commit(&[bind(0, "keeps"), bind(0, "repeats").after(0, "keeps")]).await;
+    let worker = bed.looking();
+    bed.cluster.reaches(0, "repeats", "active").await;
+    bed.until("node WHERE transport = 'ssh' AND length(boot_id) > 10").await;
+    bed.testbed.node(0).stop();
+    bed.until("node WHERE transport = 'ssh' AND NOT alive").await;
+    assert_eq!(bed.cluster.state(0, "keeps").await, "todo", "unknown while the node is away");
+    bed.testbed.node(0).restart().expect("it comes back");
+    bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'confirmed'").await;
+    bed.cluster.reaches(0, "keeps", "active").await;
+    bed.cluster.reaches(0, "repeats", "active").await;
+    let ran = fs::read_to_string(bed.cluster.nodes[0].root.join("ran")).expect("a file");
+    assert_eq!(ran, "keeps\nrepeats\nrepeats\n");
     worker.stop().await;
 }
 

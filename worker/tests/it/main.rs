@@ -2,6 +2,8 @@
 
 mod addresses;
 mod admission;
+mod adoption;
+mod checks;
 mod cluster;
 mod data;
 mod hosts;

@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
-use engine::anneal::{Limits, Why};
+use background::Task as _;
+use engine::anneal::{Limits, Reason, Why};
 use engine::catalog::{JigClass, OnError};
 use engine::ids::PersonId;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use store::runs::RunEnd;
 use tokio::time::{Instant, sleep};
+use worker::tasks::annealer::ClaimSteps;
 
 use crate::cluster::{Cluster, bind, role};
 use crate::process::{Running, quick};
@@ -389,6 +391,48 @@ async fn interrupted_immediate_steps_are_completed_later() {
     until(&cluster, DONE, 10_000).await;
     worker.stop().await;
     assert_eq!(cluster.count("run").await, 1, "none of them had a run");
+}
+
+#[tokio::test]
+async fn step_with_wrong_count_is_pending_as_damaged() {
+    let mut cluster = Cluster::of(1).await;
+    for name in ["parent", "child", "other"] {
+        with(&mut cluster, name, |_| ()).await;
+    }
+    let binds = [bind(0, "parent"), bind(0, "child").after(0, "parent"), bind(0, "other")];
+    cluster.commit(&binds).await;
+    confirmed(&cluster, 10).await;
+    let child = cluster.step(0, "child");
+    let wrong = "UPDATE step SET state = 'todo', pending = 0, since = '2020-01-01' WHERE id =";
+    own(&cluster, &format!("ALTER TABLE step DISABLE TRIGGER guard_intent; {wrong} '{child}'"))
+        .await;
+    let mut on = cluster.server().acquire().await.expect("a connection");
+    let found = store::runs::admission_reasons(&mut on, EVERY, &[child]).await.expect("reasons");
+    assert_eq!(found[&child], [Reason::Miscounted]);
+    drop(on);
+
+    let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+    cluster.reaches(0, "other", "active").await;
+    cluster.reaches(0, "parent", "error").await;
+    worker.stop().await;
+    let error = cluster.error(0, "parent").await.expect("a reason");
+    let named = format!("the stored number of pending parents of step {child} is too low");
+    assert!(error.contains(&named) && !error.contains(".."), "{error}");
+    assert_eq!(cluster.runs(0, "child").await.len(), 0);
+}
+
+#[tokio::test]
+async fn claims_report_that_another_transaction_holds_their_lock() {
+    let cluster = Cluster::of(1).await;
+    let sweep = Duration::from_secs(1);
+    let mut claims = ClaimSteps { pool: cluster.pool().clone(), limits: EVERY, sweep };
+    let mut holder = cluster.pool().begin().await.expect("a transaction");
+    // The key is migrations::CLAIM_LOCK.
+    sqlx::query("SELECT pg_advisory_xact_lock(1)").execute(&mut *holder).await.expect("the lock");
+    let busy = claims.run().await.expect("an outcome");
+    assert_eq!(busy.as_str(), "Another transaction holds the lock for claims.");
+    drop(holder);
+    assert_eq!(claims.run().await.expect("an outcome").as_str(), "No step may start.");
 }
 
 #[tokio::test]

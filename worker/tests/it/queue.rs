@@ -102,6 +102,63 @@ async fn run_is_leased_and_finished_once() {
     assert_eq!(cluster.runs(0, "noop").await[0].outcome.as_deref(), Some("succeeded"));
 }
 
+/// Drains a worker as the owner, or ends its drain.
+async fn set_drain(cluster: &Cluster, worker: WorkerId, drain: bool) {
+    let person: Uuid = sqlx::query_scalar("SELECT id FROM person LIMIT 1")
+        .fetch_one(cluster.db.owner())
+        .await
+        .expect("a person");
+    let by = drain.then_some((engine::ids::PersonId(person), "an upgrade"));
+    let mut transaction = cluster.db.owner().begin().await.expect("a transaction");
+    let row = store::workers::lock_worker(&mut transaction, worker.0).await.expect("an answer");
+    assert_eq!(row.expect("a worker").draining, !drain);
+    store::workers::set_drain(&mut transaction, worker.0, by).await.expect("a drain");
+    transaction.commit().await.expect("a commit");
+}
+
+#[tokio::test]
+async fn draining_worker_finishes_its_runs_and_takes_no_others() {
+    let cluster = noops(6).await;
+    let first = confirmed(&cluster, 2).await;
+    let claim = async || {
+        let claimed = store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
+        claimed.runs.len()
+    };
+    assert_eq!(claim().await, 2);
+    let run = lease(&cluster, first, 1).await[0];
+    set_drain(&cluster, first, true).await;
+    assert_eq!(claim().await, 0, "its capacity does not count");
+    assert_eq!(lease(&cluster, first, 5).await, [], "a run that was queued before");
+    let minute = store::runs::renew_runs(cluster.pool(), first, &[run], LONG).await;
+    assert_eq!(minute.expect("an answer").len(), 1, "it keeps its lease");
+
+    let second = confirmed(&cluster, 3).await;
+    // One run is queued already, and the run of the first worker uses no slot of the second.
+    assert_eq!(claim().await, 2);
+    assert_eq!(lease(&cluster, second, 5).await.len(), 3);
+    let finished = store::runs::finish_run(cluster.pool(), run, first, &SUCCEEDED).await;
+    assert_eq!(finished.expect("an answer"), Finished::Applied);
+    assert_eq!(claim().await, 0);
+
+    set_drain(&cluster, first, false).await;
+    assert_eq!(claim().await, 2);
+    assert_eq!(lease(&cluster, first, 5).await.len(), 2);
+}
+
+#[tokio::test]
+async fn draining_worker_leaves_lost_runs_to_others() {
+    let cluster = noops(1).await;
+    let (first, second) = (confirmed(&cluster, 5).await, confirmed(&cluster, 5).await);
+    let ends = async |worker| {
+        store::workers::ends_lost_runs(cluster.pool(), worker).await.expect("an answer")
+    };
+    assert!(ends(first).await && ends(second).await);
+    set_drain(&cluster, first, true).await;
+    assert!(!ends(first).await && ends(second).await);
+    store::workers::end_worker(cluster.pool(), second, "test").await.expect("an end");
+    assert!(ends(first).await && !ends(second).await, "no other worker could adopt them");
+}
+
 #[tokio::test]
 async fn run_leased_after_janitor_query_counts_started() {
     let cluster = noops(1).await;

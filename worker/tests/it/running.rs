@@ -306,12 +306,12 @@ async fn worker_lists_its_tasks_until_it_stops() {
     let succeeded = "background_task b JOIN worker w ON w.id = b.process_id AND w.name = b.process
          WHERE b.failures = 0 AND b.outcome IS NOT NULL";
     for _ in 0..1_500 {
-        if cluster.count(succeeded).await == 8 {
+        if cluster.count(succeeded).await == 9 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(cluster.count(succeeded).await, 8);
+    assert_eq!(cluster.count(succeeded).await, 9);
     worker.stop().await;
     assert_eq!(cluster.count("background_task").await, 0);
 }

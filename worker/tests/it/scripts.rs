@@ -32,6 +32,13 @@ pub fn is_alive(pid: &str) -> bool {
     })
 }
 
+/// The start time of a running process, as the wrapper records it.
+pub fn start_time(pid: u32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
+    let fields = stat.rsplit(") ").next().expect("the fields after the name");
+    fields.split(' ').nth(19).expect("a start time").to_owned()
+}
+
 pub async fn dies(pid: &str) {
     for _ in 0..500 {
         if !is_alive(pid) {
@@ -241,6 +248,11 @@ trap '' TERM
 sleep 300 & wait
 "#;
 
+/// As if its workers had been lost too often, so that a run is lost with its worker.
+async fn no_adoption(cluster: &Cluster) {
+    cluster.sql("UPDATE run SET adoptions = 5 WHERE state = 'running'").await;
+}
+
 #[tokio::test]
 async fn killed_workers_never_run_a_step_twice() {
     let mut cluster = Cluster::of(1).await;
@@ -265,6 +277,7 @@ async fn killed_workers_never_run_a_step_twice() {
         let starts = std::fs::read_to_string(root.join("starts")).expect("it started");
         let last = starts.lines().last().expect("a line");
         assert!(is_alive(last), "its script goes on without it");
+        no_adoption(&cluster).await;
     }
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "alone", "active").await;
@@ -287,6 +300,7 @@ async fn lost_destructive_run_repeats_only_if_unstarted() {
     let mut first = spawn(cluster.db.worker_url(), &cluster.folder());
     let leader = appears(&root.join("starts")).await;
     first.kill();
+    no_adoption(&cluster).await;
     let second = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "wipe", "error").await;
     dies(&leader).await;

@@ -36,6 +36,23 @@ async fn forged_signature_stops_its_target_and_later_ones() {
     worker.stop().await;
 }
 
+/// The commit ignores this objection, so the worker does, too.
+#[tokio::test]
+async fn objection_of_former_reviewer_stops_no_run() {
+    for mut cluster in [Cluster::of(2).await, Cluster::signed(2).await] {
+        cluster.add_script_role("right", "#!/bin/sh\necho x >ran\n", |_| ()).await;
+        cluster.add_former_reviewer().await;
+        cluster.commit(&[bind(0, "right")]).await;
+        cluster.former_reviewer = None;
+        cluster.commit(&[bind(1, "right")]).await;
+        let worker = Running::start(quick(&cluster.folder()), cluster.pool());
+        for node in [0, 1] {
+            cluster.reaches(node, "right", "active").await;
+        }
+        worker.stop().await;
+    }
+}
+
 #[tokio::test]
 async fn documents_unlike_the_signed_change_are_refused() {
     let mut cluster = Cluster::signed(1).await;

@@ -11,6 +11,7 @@ use engine::ids::{ActionName, BlueprintNumber, Fqdn, NodeId, RunId, StepId};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::json;
+use store::runs::LogPosition;
 use uuid::Uuid;
 use worker::jig::Jig;
 use worker::jig::script::ScriptJig;
@@ -22,7 +23,7 @@ use worker::node::wrapper::{LostRun, ScriptSource, WRAPPER};
 use worker::secrets::{SecretFolder, Secrets};
 
 use crate::cluster::role;
-use crate::scripts::{appears, dies};
+use crate::scripts::{appears, dies, start_time};
 
 /// A script source with a single script.
 struct OneScript(&'static str);
@@ -44,9 +45,13 @@ impl ScriptSource for OneScript {
 struct Nowhere;
 
 impl LogStore for Nowhere {
-    fn append<'a>(&'a self, _: u64, _: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
+    fn append<'a>(&'a self, _: LogPosition, _: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
         async { Ok(()) }.boxed()
     }
+}
+
+fn into_nowhere() -> (Log, tokio::task::JoinHandle<()>) {
+    Log::into_store(Arc::new(Nowhere), Secrets::default(), LogPosition::default())
 }
 
 /// A node, and a jig with one script.
@@ -99,7 +104,7 @@ impl Bench {
     }
 
     async fn run(&self, job: &Job) -> Ended {
-        let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+        let (log, _writer) = into_nowhere();
         let (_stopper, stop) = StopSender::new();
         self.jig.run(job, &log, stop).await
     }
@@ -169,7 +174,7 @@ async fn newer_attempt_ends_the_older_first() {
     let bench = Bench::with(alone);
     let slow = Bench::with(STAYS);
     let first = slow.job(1, 1, "a");
-    let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+    let (log, _writer) = into_nowhere();
     let (_stopper, stop) = StopSender::new();
     let running = slow.jig.run(&first, &log, stop);
     let second = async {
@@ -198,7 +203,7 @@ async fn old_epoch_attempt_spares_its_namesake() {
                  sleep 1\n[ -s \"$GANTRY_INPUT\" ] || exit 8\necho '{\"by\": \"the later\"}' >\"$GANTRY_OUTPUT\"\n";
     let bench = Bench::with(alone);
     let before = slow.job(5, 1, "a");
-    let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+    let (log, _writer) = into_nowhere();
     let (_stopper, stop) = StopSender::new();
     let running = slow.jig.run(&before, &log, stop);
     let after = async {
@@ -302,6 +307,28 @@ async fn timeout_clock_ends_with_its_run() {
     );
 }
 
+/// A killed supervisor stays a zombie if its parent never collects it, as in a container without
+/// an init process.
+#[tokio::test]
+async fn timeout_clock_ends_with_its_dead_supervisor() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let wrapper = folder.path().join("wrapper");
+    std::fs::write(&wrapper, WRAPPER).expect("the folder is ours");
+    let mut supervisor = Command::new("sleep").arg("300").spawn().expect("a process");
+    let pid = supervisor.id();
+    let mut clock = tokio::process::Command::new("sh")
+        .arg(&wrapper)
+        .arg(folder.path())
+        .args(["clock", "300", &pid.to_string(), &start_time(pid)])
+        .kill_on_drop(true)
+        .spawn()
+        .expect("a shell");
+    supervisor.kill().expect("it is ours");
+    let ended = tokio::time::timeout(Duration::from_secs(30), clock.wait()).await;
+    supervisor.wait().expect("it is ours");
+    assert!(ended.expect("it does not wait for the zombie").expect("it is ours").success());
+}
+
 /// The process id of a killed wrapper may be reused. The clock must not signal that process.
 #[test]
 fn timeout_clock_spares_reused_process_id() {
@@ -312,14 +339,7 @@ fn timeout_clock_spares_reused_process_id() {
         let mut other = Command::new("sleep").arg("300").spawn().expect("a process");
         let pid = other.id().to_string();
         let began = match began {
-            "its own" => {
-                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("it runs");
-                stat.rsplit(") ")
-                    .next()
-                    .and_then(|rest| rest.split(' ').nth(19))
-                    .expect("a start")
-                    .to_owned()
-            }
+            "its own" => start_time(other.id()),
             other => other.to_owned(),
         };
         let clock = Command::new("sh")
@@ -342,7 +362,7 @@ fn timeout_clock_spares_reused_process_id() {
 async fn stopped_run_reports_whether_it_started() {
     let bench = Bench::with("#!/bin/sh\necho $$ >ran\nsleep 300\n");
     let job = bench.job(1, 1, "a");
-    let (log, _writer) = Log::into_store(Arc::new(Nowhere), Secrets::default());
+    let (log, _writer) = into_nowhere();
     let (stopper, stop) = StopSender::new();
     let stopping = async {
         appears(&bench.root().join("ran")).await;

@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use worker::node::wrapper::{STAGE_WRAPPER, WRAPPER};
 
-use crate::scripts::{appears, dies, is_alive};
+use crate::scripts::{appears, dies, is_alive, start_time};
 
 /// The minimum tools of a node.
 const TOOLS: [&str; 20] = [
@@ -412,13 +412,7 @@ struct Earlier {
 impl Earlier {
     fn of(node: &Node, attempt: i64, step: &str) -> Self {
         let child = Command::new("setsid").args(["sleep", "300"]).spawn().expect("a process");
-        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("it runs");
-        let start = stat
-            .rsplit(") ")
-            .next()
-            .and_then(|rest| rest.split(' ').nth(19))
-            .expect("a start")
-            .to_owned();
+        let start = start_time(child.id());
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
         let folder = node.stored_file("run").join(attempt.to_string());
         fs::create_dir_all(&folder).expect("the folder is ours");

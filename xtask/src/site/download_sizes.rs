@@ -21,12 +21,14 @@ const MAX_FIRST_VISIT_BYTES: u64 = 700_000;
 
 /// Pieces and their pages (`pieces` in `app/src/pages/part.rs`, and two in the board's own
 /// modules).
-const ON_DEMAND_PARTS: [(&str, &str); 5] = [
+const ON_DEMAND_PARTS: [(&str, &str); 7] = [
     ("board_forms", "board"),
     ("noderole_panel", "board"),
     ("planner", "board"),
     ("review_details", "review"),
+    ("review_discussion", "review"),
     ("review_graph", "review"),
+    ("reviewed_noderole", "review"),
 ];
 
 /// Download sizes in bytes of Brotli.

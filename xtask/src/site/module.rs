@@ -1,15 +1,7 @@
 //! The browser module: compiles `crates/browser` to WebAssembly, splits it into parts, binds and
 //! optimizes it.
 //!
-//! **Compiler.** `scripts/wasm-toolchain` selects it: cargo's own, or a private one from Debian
-//! packages. The private one is used only for this command. It may be newer than the server's
-//! compiler. The values that both must agree on (names of server functions, hashes) depend only on
-//! the sources and `Cargo.lock`.
-//!
-//! **Build folder.** It is in the cache, because compiling the dependencies for size takes minutes,
-//! and all clones share them. Cargo detects changes of our own crates by modification time, which
-//! is meaningless between two clones at the same path. So if another clone used the folder last,
-//! our own crates in it are deleted first.
+//! **Compiler.** `scripts/browser-wasm` compiles the crate, with its dependencies in the cache.
 //!
 //! **Parts.** `xtask/browser-module` splits the module into a main file, a part for each page, and
 //! shared files, which [`super::parts`] merges.
@@ -22,8 +14,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
@@ -34,8 +28,6 @@ use super::parts::{self, Parts, SplitOutput};
 use crate::command::Step;
 use crate::tree::Tree;
 
-const TARGET: &str = "wasm32-unknown-unknown";
-
 impl Kind {
     /// The cargo profile, and the name of the folder of intermediate files.
     const fn profile(self) -> &'static str {
@@ -45,20 +37,6 @@ impl Kind {
         }
     }
 }
-
-/// Our own crates in the module.
-const OUR_CRATES: [&str; 4] = ["api", "app", "browser", "engine"];
-
-/// Variables of the native build that must not affect the other compiler.
-const NATIVE_BUILD_VARIABLES: [&str; 7] = [
-    "CARGO_BUILD_TARGET",
-    "CARGO_ENCODED_RUSTFLAGS",
-    "CARGO_TARGET_DIR",
-    "RUSTC",
-    "RUSTC_WORKSPACE_WRAPPER",
-    "RUSTDOC",
-    "RUSTFLAGS",
-];
 
 /// The WebAssembly features that the compiler uses. A split file does not declare them.
 const WASM_FEATURES: [&str; 7] = [
@@ -79,7 +57,7 @@ pub(super) struct Module {
 }
 
 pub(super) fn build(tree: &Tree, packages: &Path, kind: Kind) -> anyhow::Result<Module> {
-    let compiled = compile(tree, kind)?;
+    let compiled = PathBuf::from(tree.script("browser-wasm", &[kind.profile()])?);
     let build = tree.target().join("site-build").join(kind.profile());
     let folder = build.join("module");
     let bindgen_folder = build.join("bound");
@@ -105,13 +83,10 @@ pub(super) fn build(tree: &Tree, packages: &Path, kind: Kind) -> anyhow::Result<
             Kind::Development => "whole",
             Kind::Release => "split",
         };
-        let step = Step::cargo(tree).args(["run", "--locked", "--package", "browser-module"]);
-        // `make run` builds the program at the same time, which locks the default build folder.
-        let step = match kind {
-            Kind::Development => step.arg("--target-dir").arg(build.join("tools")),
-            Kind::Release => step,
-        };
-        step.args(["--", command]).args([&compiled, &bindgen_folder, Path::new("gantry")]).run()?;
+        Step::cargo(tree)
+            .args(["run", "--locked", "--bin", "browser-module", "--", command])
+            .args([&compiled, &bindgen_folder, Path::new("gantry")])
+            .run()?;
         let tools = Binaryen { tree, folder: packages.join("binaryen/bin") };
         let parts_by_name = match kind {
             Kind::Development => copy_whole(&bindgen_folder, &folder)?,
@@ -172,15 +147,35 @@ fn assemble(tools: &Binaryen<'_>, bindgen_folder: &Path, to: &Path) -> anyhow::R
         let all = [lender.with_extension("wasm"), "__wasm_split".into()].into_iter().chain(named);
         tools.run("wasm-merge", all, &merged)?;
     }
-    for name in made.values().flatten().collect::<BTreeSet<_>>() {
-        tools.optimize(&file(name), &to.join(format!("{name}.wasm")))?;
-    }
     // gantry.wasm, not gantry_bg.wasm: the page uses the name from .cargo/config.toml.
-    tools.optimize(&file("gantry_bg"), &to.join("gantry.wasm"))?;
+    let mut files = vec![(file("gantry_bg"), to.join("gantry.wasm"))];
+    for name in made.values().flatten().collect::<BTreeSet<_>>() {
+        files.push((file(name), to.join(format!("{name}.wasm"))));
+    }
+    optimize_all(tools, &files)?;
 
     pack::write(&to.join("split.js"), parts::loader(&split_output, &made).as_bytes())?;
     copy_scripts(bindgen_folder, to)?;
     Ok(made)
+}
+
+/// Optimizes files, one on each core: the optimizer uses only one.
+fn optimize_all(tools: &Binaryen<'_>, files: &[(PathBuf, PathBuf)]) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    let optimize_next = || -> anyhow::Result<()> {
+        while let Some((from, to)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            tools.optimize(from, to)?;
+        }
+        Ok(())
+    };
+    let cores = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..cores).map(|_| scope.spawn(optimize_next)).collect();
+        let results = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        results.collect()
+    })
 }
 
 /// Copies the one file of a module for development. It has no parts.
@@ -198,56 +193,6 @@ fn copy_scripts(bindgen_folder: &Path, to: &Path) -> anyhow::Result<()> {
         super::copy_assets(&bindgen_folder.join("snippets"), &to.join("snippets"))?;
     }
     Ok(())
-}
-
-/// Compiles `crates/browser` and returns the path of the output.
-fn compile(tree: &Tree, kind: Kind) -> anyhow::Result<PathBuf> {
-    let toolchain = tree.script("wasm-toolchain", &[])?;
-    let name =
-        Path::new(&toolchain).file_name().context("scripts/wasm-toolchain names no toolchain")?;
-    let target_dir = tree.cache()?.join("wasm-target").join(name);
-    fs::create_dir_all(&target_dir).with_context(|| target_dir.display().to_string())?;
-
-    let cargo = |arguments: &[&str]| {
-        compiler(tree, &toolchain)
-            .args(arguments)
-            .args(["--locked", "--target", TARGET, "--profile", kind.profile(), "--target-dir"])
-            .arg(&target_dir)
-    };
-    let clone = clone_id(tree)?;
-    let last = target_dir.join(format!("last-clone-{}", kind.profile()));
-    if fs::read_to_string(&last).is_ok_and(|id| id != clone) {
-        let own_packages = OUR_CRATES.iter().flat_map(|name| ["--package", name]);
-        let clean: Vec<&str> = std::iter::once("clean").chain(own_packages).collect();
-        cargo(&clean).run()?;
-    }
-    fs::write(&last, clone)?;
-    cargo(&["build", "--package", "browser", "--lib"]).run()?;
-    Ok(target_dir.join(TARGET).join(kind.profile()).join("browser.wasm"))
-}
-
-/// The cargo of a toolchain that `scripts/wasm-toolchain` selected.
-fn compiler(tree: &Tree, toolchain: &str) -> Step {
-    if toolchain == "default" {
-        return Step::cargo(tree).without_env(&NATIVE_BUILD_VARIABLES);
-    }
-    let folder = Path::new(toolchain);
-    let bin = folder.join("bin");
-    // Uses paths instead of rustup, because Rust may have been installed in another way.
-    let path = std::env::var("PATH").unwrap_or_default();
-    Step::new(tree, bin.join("cargo"))
-        .without_env(&NATIVE_BUILD_VARIABLES)
-        .without_env(&["RUSTC_WRAPPER", "RUSTUP_TOOLCHAIN"])
-        .env("RUSTC", bin.join("rustc"))
-        .env("PATH", format!("{}:{path}", bin.display()))
-        .env("LD_LIBRARY_PATH", folder.join("lib"))
-}
-
-/// An id of this clone. Another clone at the same path has another id.
-fn clone_id(tree: &Tree) -> anyhow::Result<String> {
-    let root = tree.path("");
-    let about = fs::metadata(&root).with_context(|| root.display().to_string())?;
-    Ok(format!("{} {} {}", root.display(), about.dev(), about.ino()))
 }
 
 /// A hash of bytes and files.

@@ -4,8 +4,8 @@
 //! make eight hundred files, most of a few hundred bytes, and a page would request five hundred of
 //! them. So files are merged: repeatedly the pair that saves most, while that saves anything. The
 //! cost is the bytes that a part loads without using them. They weigh more if the part is already
-//! heavy. The benefit is one request less for each part that needs both. [`REQUEST_COST`] is the
-//! value of a request in bytes. [`super::download_sizes`] reports and limits the result.
+//! heavy. The benefit is one file less for each part that needs both. [`FILE_COST`] is the
+//! value of a file in bytes. [`super::download_sizes`] reports and limits the result.
 //!
 //! The files call each other through the module's function table, and have their own segments of
 //! its memory. Each imports both and exports nothing. They can therefore be merged in any
@@ -18,10 +18,10 @@ use serde::Deserialize;
 /// The files of each part, by name without `.wasm`.
 pub(super) type Parts = BTreeMap<String, Vec<String>>;
 
-/// Number of unneeded bytes, as the linker wrote them, that cost as much as one more request.
-/// Compressed they are a fifth, which takes a few milliseconds, like a request. With a higher
-/// value, pages load far more than they need; with a lower one, they request fifty files.
-const REQUEST_COST: u64 = 30_000;
+/// Number of unneeded bytes, as the linker wrote them, that cost as much as one more file. A file
+/// costs a request, the head that each file has, and compression: small files compress worse. With
+/// a higher value, pages load far more than they need; with a lower one, they request fifty files.
+const FILE_COST: u64 = 100_000;
 
 /// The splitter's description of its output.
 #[derive(Debug, Deserialize)]
@@ -35,17 +35,15 @@ pub(super) struct SplitOutput {
 /// The weight of a byte in a part of average size.
 const USUAL: u64 = 256;
 
-/// The weight of a byte in each part, by its total size. It is quadratic: twice the size, four
-/// times the weight.
+/// The weight of a byte in each part, by its total size: linear below the average, and the fourth
+/// power above it, because the largest pages are close to their limit.
 fn matters(sizes: &[u64]) -> Vec<u64> {
     let average = (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1);
-    sizes
-        .iter()
-        .map(|size| {
-            USUAL.saturating_mul(size / 1_000).saturating_mul(size / 1_000)
-                / (average / 1_000).pow(2).max(1)
-        })
-        .collect()
+    let weight = |size: u64| match size > average {
+        true => u128::from(size).pow(4) * u128::from(USUAL) / u128::from(average).pow(4),
+        false => u128::from(size) * u128::from(USUAL) / u128::from(average),
+    };
+    sizes.iter().map(|size| weight(*size).try_into().unwrap_or(u64::MAX)).collect()
 }
 
 /// Merged files.
@@ -60,7 +58,7 @@ pub(super) struct FileGroup {
 impl FileGroup {
     /// The cost of merging two groups, in bytes of a part of [`USUAL`] weight. Negative if it saves
     /// more. Each part that needs only one group loads the other one in vain. Each part that needs
-    /// both makes one request less.
+    /// both loads one file less.
     fn cost(&self, other: &Self, matters: &[u64]) -> i128 {
         let nothing = |one: &Self, two: &Self| {
             let unused_by = one.needed_by & !two.needed_by;
@@ -68,9 +66,8 @@ impl FileGroup {
             parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size)
                 / i128::from(USUAL)
         };
-        let saved_requests =
-            u64::from((self.needed_by & other.needed_by).count_ones()) * REQUEST_COST;
-        nothing(self, other) + nothing(other, self) - i128::from(saved_requests)
+        let saved_files = u64::from((self.needed_by & other.needed_by).count_ones()) * FILE_COST;
+        nothing(self, other) + nothing(other, self) - i128::from(saved_files)
     }
 
     fn join(&mut self, other: Self) {
@@ -97,6 +94,10 @@ pub(super) fn grouped(
         }
     }
     let mut groups = Vec::new();
+    // Each file begins with the same imports. Merged files have them once.
+    let head = needed_by.keys().map(|file| size(file)).collect::<anyhow::Result<Vec<_>>>()?;
+    let head = head.into_iter().min().unwrap_or_default();
+    let size = |file: &str| size(file).map(|size| size - head);
     for (file, needed_by) in needed_by.iter().filter(|(_, needed_by)| needed_by.count_ones() > 1) {
         groups.push(FileGroup {
             files: vec![(*file).to_owned()],
@@ -238,11 +239,10 @@ mod tests {
     fn cheapest_groups_are_merged() {
         // The groups of a, b and of a, b, c are small and similar. The group of c, d is large and
         // stays separate.
-        let mut groups =
-            vec![group(0b0011, 10), group(0b1100, 10 * REQUEST_COST), group(0b0111, 20)];
+        let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * FILE_COST), group(0b0111, 20)];
         assert!(merge_cheapest(&mut groups, &[USUAL; 4]));
         let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
-        assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * REQUEST_COST)]);
+        assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * FILE_COST)]);
         assert!(
             !merge_cheapest(&mut groups, &[USUAL; 4]),
             "c would save a request, and a and b load ten of them for nothing"
@@ -256,9 +256,9 @@ mod tests {
 
     #[test]
     fn heavy_parts_load_fewer_unneeded_bytes() {
-        assert_eq!(matters(&[10_000, 20_000, 30_000]), [64, 256, 576]);
+        assert_eq!(matters(&[10_000, 20_000, 30_000]), [128, 256, 1296]);
         // a and b need both, c only one. If c were light, they would be merged.
-        let mut groups = vec![group(0b011, REQUEST_COST), group(0b111, REQUEST_COST)];
+        let mut groups = vec![group(0b011, FILE_COST), group(0b111, FILE_COST)];
         assert!(!merge_cheapest(&mut groups, &[USUAL, USUAL, 4 * USUAL]));
         assert!(merge_cheapest(&mut groups, &[USUAL; 3]));
     }

@@ -1,6 +1,9 @@
 //! The comparison of two blueprints: the differences, and the impact of a change from one to the
 //! other.
 
+use std::future::ready;
+
+use api::Problem;
 use api::blueprints::{BlueprintPage, Comparison, Side};
 use engine::blueprint::Impact;
 use engine::blueprint::difference::Mark;
@@ -13,7 +16,9 @@ use super::Wanted;
 use super::server_functions::ProposeRestore;
 use crate::addresses;
 use crate::components::action::problem_of;
-use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon, warnings};
+use crate::components::{
+    EquivalentCommands, FormValues, Icon, ProblemNotice, icon, load_part, loading_text, warnings,
+};
 use crate::failure::ServerResult;
 use crate::pages::review::{Changed, differs};
 
@@ -28,22 +33,19 @@ pub(super) fn ComparisonSection(
     line: Resource<ServerResult<BlueprintPage>>,
     wanted: Memo<Wanted>,
 ) -> impl IntoView {
-    let body = move || {
-        Suspend::new(async move {
-            match compared.await {
-                Ok(Some(found)) => view! { <Found found wanted/> }.into_any(),
-                Ok(None) => view! { <IncompleteComparison wanted/> }.into_any(),
-                Err(failure)
-                    if line.await.is_err_and(|other| other.0.detail == failure.0.detail) =>
-                {
-                    ().into_any()
-                }
-                Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
-            }
+    let show = move |found| {
+        ready(match found {
+            Some(found) => view! { <Found found wanted/> }.into_any(),
+            None => view! { <IncompleteComparison wanted/> }.into_any(),
         })
     };
-    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{body}</Transition> }
-        .into_any()
+    let say = move |problem: Problem| async move {
+        if line.await.is_err_and(|other| other.0.detail == problem.detail) {
+            return ().into_any();
+        }
+        view! { <ProblemNotice problem=Some(problem)/> }.into_any()
+    };
+    load_part(compared, loading_text, show, say)
 }
 
 /// Only one of the two is chosen: names the missing one.

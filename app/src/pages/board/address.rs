@@ -1,43 +1,31 @@
 //! The state of a board as an address: the open panel and the filter of the tray.
 
+use api::views::board::TrayFilter;
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos_router::params::ParamsMap;
 
 use crate::addresses;
 
-/// The filter of the tray by state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum TrayFilter {
-    #[default]
-    All,
-    /// Nodes without roles.
-    Free,
-    /// Nodes that do not respond.
-    Dead,
+/// The filters of the tray with their labels, in the order of the menu.
+pub(super) const TRAY_FILTERS: [(TrayFilter, &str); 3] = [
+    (TrayFilter::All, "All nodes"),
+    (TrayFilter::Free, "Without roles"),
+    (TrayFilter::Dead, "Dead"),
+];
+
+/// The word of a filter in addresses.
+pub(super) const fn filter_word(filter: TrayFilter) -> &'static str {
+    match filter {
+        TrayFilter::All => "all",
+        TrayFilter::Free => "free",
+        TrayFilter::Dead => "dead",
+    }
 }
 
-impl TrayFilter {
-    /// All filters with their labels, in the order of the menu.
-    pub(super) const ALL: [(Self, &'static str); 3] =
-        [(Self::All, "All nodes"), (Self::Free, "Without roles"), (Self::Dead, "Dead")];
-
-    /// The word in addresses.
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::All => "all",
-            Self::Free => "free",
-            Self::Dead => "dead",
-        }
-    }
-
-    /// Parses the word of an address. An unknown word means all.
-    pub(super) fn of_word(word: &str) -> Self {
-        Self::ALL
-            .into_iter()
-            .map(|(show, _)| show)
-            .find(|show| show.word() == word)
-            .unwrap_or_default()
-    }
+/// Parses the word of an address. An unknown word means all.
+pub(super) fn filter_of_word(word: &str) -> TrayFilter {
+    let filters = TRAY_FILTERS.into_iter().map(|(show, _)| show);
+    filters.into_iter().find(|show| filter_word(*show) == word).unwrap_or_default()
 }
 
 /// The reader's choices for a board.
@@ -49,6 +37,15 @@ pub(super) struct Address {
     /// The text that names of the tray's nodes or of their deployments contain.
     pub(super) nodes: String,
     pub(super) show: TrayFilter,
+    /// Whether the rows show only noderoles that are not ACTIVE.
+    pub(super) not_active: bool,
+}
+
+/// The value of the parameter `state` for noderoles that are not ACTIVE.
+const NOT_ACTIVE: &str = "not-active";
+
+pub(super) fn is_not_active(query: &ParamsMap) -> bool {
+    query.get_str("state") == Some(NOT_ACTIVE)
 }
 
 impl Address {
@@ -58,14 +55,16 @@ impl Address {
             path: addresses::deployment(deployment),
             noderole: query.get("noderole").and_then(|id| id.parse().ok()),
             nodes: query.get("nodes").unwrap_or_default(),
-            show: TrayFilter::of_word(&query.get("show").unwrap_or_default()),
+            show: filter_of_word(&query.get("show").unwrap_or_default()),
+            not_active: is_not_active(query),
         }
     }
 
     pub(super) fn link(&self) -> String {
         let query: Vec<String> = [
             (!self.nodes.is_empty()).then(|| format!("nodes={}", addresses::encoded(&self.nodes))),
-            (self.show != TrayFilter::All).then(|| format!("show={}", self.show.word())),
+            (self.show != TrayFilter::All).then(|| format!("show={}", filter_word(self.show))),
+            self.not_active.then(|| format!("state={NOT_ACTIVE}")),
             self.noderole.map(|id| format!("noderole={id}")),
         ]
         .into_iter()
@@ -81,6 +80,11 @@ impl Address {
     /// Opens a panel, or closes it.
     pub(super) fn panel(&self, noderole: Option<NoderoleId>) -> Self {
         Self { noderole, ..self.clone() }
+    }
+
+    /// Filters the rows.
+    pub(super) fn with_not_active(&self, not_active: bool) -> Self {
+        Self { not_active, ..self.clone() }
     }
 
     /// Filters the tray.
@@ -100,16 +104,21 @@ mod tests {
         let first = Address::of(&web, &ParamsMap::new());
         assert_eq!(first.link(), "/deployments/web");
         let id = NoderoleId(Uuid::from_u128(5));
-        let view = first.narrowed("rack 2", TrayFilter::Free).panel(Some(id));
-        assert_eq!(view.link(), format!("/deployments/web?nodes=rack%202&show=free&noderole={id}"));
+        let view = first.narrowed("rack 2", TrayFilter::Free).with_not_active(true).panel(Some(id));
+        let link =
+            format!("/deployments/web?nodes=rack%202&show=free&state=not-active&noderole={id}");
+        assert_eq!(view.link(), link);
         let mut query = ParamsMap::new();
-        for (name, value) in
-            [("nodes", "rack 2".to_owned()), ("show", "free".into()), ("noderole", id.to_string())]
-        {
+        for (name, value) in [
+            ("nodes", "rack 2".to_owned()),
+            ("show", "free".into()),
+            ("state", "not-active".into()),
+            ("noderole", id.to_string()),
+        ] {
             query.insert(name, value);
         }
         assert_eq!(Address::of(&web, &query), view);
-        assert_eq!(view.panel(None).narrowed("", TrayFilter::All), first);
-        assert_eq!(TrayFilter::of_word("odd"), TrayFilter::All);
+        assert_eq!(view.panel(None).narrowed("", TrayFilter::All).with_not_active(false), first);
+        assert_eq!(filter_of_word("odd"), TrayFilter::All);
     }
 }

@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::calls::Call;
-use api::views::board::TrayNode;
+use api::views::board::{TrayFilter, TrayNode};
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
-use engine::plan::lift::RoleDropPreview;
+use engine::plan::lift::{DropPreview, RoleDropPreview};
 use leptos::prelude::*;
 
-use super::board_state::{BoardState, LiftedBy, nodes};
+use super::board_state::{BoardState, LiftedBy, Search, nodes};
 use super::drop_outcome::{Verdict, legal, truncation_note};
 use crate::components::{Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, icon};
+use crate::failure::ServerResult;
 
 pub(super) fn open(board_state: BoardState, nodes: Vec<NodeId>) {
     if board_state.editable().get_untracked() && !nodes.is_empty() {
@@ -221,21 +222,31 @@ pub(super) fn SelectNodes(
     role: RoleName,
     taken: Callback<()>,
 ) -> impl IntoView {
-    let tray = board_state.board().read_untracked().tray.clone();
+    let tray = Memo::new(move |_| board_state.board().read().tray.clone());
     let role = StoredValue::new(role);
     let possible = RwSignal::new(None::<RoleDropPreview>);
     let chosen = RwSignal::new(BTreeSet::<NodeId>::new());
     let filter = RwSignal::new(String::new());
-    load_candidates(board_state, role.get_value(), &tray, possible);
+    let search = board_state.search(Memo::new(move |_| (filter.get(), TrayFilter::All)));
+    load_candidates(board_state, role.get_value(), tray, possible);
     preview_selection(board_state, chosen);
 
     let verdict = move || role.with_value(|role| board_state.verdict(role));
-    let tray = StoredValue::new(tray);
     let list = move || {
-        let query = filter.get().to_lowercase();
+        let query = filter.get();
         let known = possible.get();
-        let all = tray.get_value().into_iter().filter(|node| node.fqdn.contains(&query));
-        all.map(move |node| node_choice(node, known.as_ref(), chosen)).collect_view()
+        let mut all = tray.get();
+        all.retain(|node| TrayFilter::All.fits(node, &query));
+        all.into_iter().map(move |node| node_choice(node, known.as_ref(), chosen)).collect_view()
+    };
+    // Nodes that are not in the list above.
+    let unlisted = move || {
+        let more = board_state.board().read().tray_more;
+        match search.get() {
+            Some(Search::Pending) => Some("Searching".to_owned()),
+            None if more > 0 => Some(format!("{more} more nodes. Filter by name to see them.")),
+            _ => None,
+        }
     };
     let outcome = move || match (chosen.read().is_empty(), verdict()) {
         (true, _) => String::new(),
@@ -267,6 +278,7 @@ pub(super) fn SelectNodes(
                     />
                 </div>
                 <div class="choices" role="group" aria-label="Nodes">{move || list()}</div>
+                {move || unlisted().map(|text| view! { <p class="help">{text}</p> })}
                 <p role="status">{move || outcome()}</p>
                 <EquivalentCommands of=move |_: FormValues| { role.with_value(|role| bind_calls(board_state, role)) }/>
             </div>
@@ -316,20 +328,24 @@ fn node_choice(
 fn load_candidates(
     board_state: BoardState,
     role: RoleName,
-    tray: &[TrayNode],
+    tray: Memo<Vec<TrayNode>>,
     possible: RwSignal<Option<RoleDropPreview>>,
 ) {
-    let all: Vec<NodeId> = tray.iter().map(|node| node.node).collect();
-    if all.is_empty() {
-        return;
-    }
-    board_state.load_bind_options(all, move |answer| match answer {
-        Ok(lift) => {
-            possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
+    let nodes = Memo::new(move |_| tray.read().iter().map(|n| n.node).collect::<Vec<_>>());
+    Effect::new(move |_| {
+        let (all, role) = (nodes.get(), role.clone());
+        if all.is_empty() {
+            return;
         }
-        Err(failure) => {
-            board_state.problem().try_set(Some(failure.0));
-        }
+        let take = move |answer: ServerResult<DropPreview>| match answer {
+            Ok(lift) => {
+                possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
+            }
+            Err(failure) => {
+                board_state.problem().try_set(Some(failure.0));
+            }
+        };
+        untrack(|| board_state.load_bind_options(all, take));
     });
 }
 

@@ -1,12 +1,15 @@
 //! The state of a board and its commands.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::Problem;
 use api::proposals::ProposalView;
 use api::runs::{StateCounts, StepState};
-use api::views::board::{Board, BoardGroup, BoardNoderole, BoardRole};
+use api::views::board::{
+    Board, BoardGroup, BoardNoderole, BoardQuery, BoardRole, TrayFilter, TrayNode, TrayNodes,
+};
 use engine::Hash;
 use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
@@ -80,6 +83,8 @@ pub(super) struct BoardState {
     states: StoredValue<HashMap<NoderoleId, ArcRwSignal<StepState>>>,
     /// State changes since the last fetch began. The response may be older.
     heard: StoredValue<HashMap<NoderoleId, StepState>>,
+    /// Nodes of the tray beyond the board's list that a search has found.
+    found: RwSignal<Vec<TrayNode>>,
     selected: RwSignal<BTreeSet<NodeId>>,
     lifted: RwSignal<Option<DraggedNodes>>,
     lift: RwSignal<Option<Arc<DropPreview>>>,
@@ -133,21 +138,30 @@ pub(super) struct Dialogs {
 }
 
 impl BoardState {
-    pub(super) fn new(first: Board) -> Self {
+    pub(super) fn new(first: Board, filter: Memo<BoardQuery>) -> Self {
         let name = first.name.to_string();
         let heard = StoredValue::new(HashMap::new());
         let feed = Feed::new(Arc::new(first), move || {
             heard.try_update_value(HashMap::clear);
             let name = name.clone();
-            async move { server_functions::board(name).await.map(Arc::new) }
+            let query = filter.get_untracked();
+            async move { server_functions::board(name, query).await.map(Arc::new) }
         });
+        Effect::new(move |last: Option<BoardQuery>| {
+            let now = filter.get();
+            if last.is_some_and(|last| last != now) {
+                feed.now();
+            }
+            now
+        });
+        let found = RwSignal::new(Vec::new());
         let lifted = RwSignal::new(None);
         let is_lifted = Memo::new(move |_| lifted.read().is_some());
         let board = Memo::new(move |last: Option<&Arc<Board>>| match last {
             // The board does not change under lifted nodes. It updates when they are dropped or put
             // back.
             Some(last) if is_lifted.get() => last.clone(),
-            _ => feed.value().get(),
+            _ => with_found(feed.value().get(), &found.read()),
         });
         let proposal = Memo::new(move |_| board.read().proposal.clone());
         let joins = move || {
@@ -168,6 +182,7 @@ impl BoardState {
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
             heard,
+            found,
             selected: RwSignal::new(BTreeSet::new()),
             lifted,
             lift: RwSignal::new(None),
@@ -270,6 +285,15 @@ impl BoardState {
         counts
     }
 
+    /// The states of a role's steps, as [`Self::standing`].
+    pub(super) fn role_standing(self, role: &BoardRole) -> StateCounts {
+        let mut counts = role.omitted;
+        for chip in &role.noderoles {
+            counts.count(self.state_of(chip).get());
+        }
+        counts
+    }
+
     fn update_states(self, board: &Board) {
         for chip in chips(&board.groups) {
             let newer = self.heard.with_value(|heard| heard.get(&chip.noderole).copied());
@@ -282,7 +306,7 @@ impl BoardState {
         for event in events {
             match event {
                 Event::Step { noderole, state } => self.on_step_event(*noderole, *state),
-                Event::Run { .. } | Event::Review { .. } => {}
+                Event::Run { .. } | Event::Review { .. } | Event::Worker { .. } => {}
                 Event::Blueprint { .. }
                 | Event::Catalog
                 | Event::Proposal { .. }
@@ -342,6 +366,61 @@ impl BoardState {
             .map(|t| t.short.as_str())
             .collect();
         named(&names)
+    }
+
+    // --- search ---
+
+    /// Searches the nodes that the board does not list, shortly after the filter was changed.
+    /// Found nodes are added to the tray. The result is `None` if the filter is empty or the board
+    /// lists all nodes.
+    pub(super) fn search(self, filter: Memo<(String, TrayFilter)>) -> Signal<Option<Search>> {
+        let search = RwSignal::new(None);
+        let asked = StoredValue::new((String::new(), TrayFilter::All));
+        let is_needed = Memo::new(move |_| {
+            let (text, show) = &*filter.read();
+            let is_filtered = !text.trim().is_empty() || *show != TrayFilter::All;
+            is_filtered && self.feed.value().read().tray_more > 0
+        });
+        Effect::new(move |last: Option<Option<TimeoutHandle>>| {
+            if let Some(Some(waiting)) = last {
+                waiting.clear();
+            }
+            self.feed.value().track();
+            let (text, show) = filter.get();
+            if !is_needed.get() {
+                asked.set_value(Default::default());
+                search.set(None);
+                return None;
+            }
+            if asked.get_value() != (text.clone(), show) {
+                asked.set_value((text.clone(), show));
+                search.set(Some(Search::Pending));
+            }
+            let name = self.feed.value().read_untracked().name.to_string();
+            let request = move || {
+                spawn_local(async move {
+                    let answer = server_functions::tray_nodes(name, text.clone(), show).await;
+                    if filter.try_get_untracked() == Some((text, show)) {
+                        self.take_found(answer, search);
+                    }
+                });
+            };
+            set_timeout_with_handle(request, SEARCH_DELAY).ok()
+        });
+        search.into()
+    }
+
+    fn take_found(self, answer: ServerResult<TrayNodes>, search: RwSignal<Option<Search>>) {
+        match answer {
+            Ok(TrayNodes { nodes, more }) => {
+                search.try_set(Some(Search::Done(nodes.len() + more)));
+                self.found.try_update(|found| {
+                    found.retain(|old| !nodes.iter().any(|new| new.node == old.node));
+                    found.extend(nodes);
+                });
+            }
+            Err(failure) => drop(self.problem.try_set(Some(failure.0))),
+        }
     }
 
     // --- planning ---
@@ -528,8 +607,7 @@ impl BoardState {
         let names = self.names(&nodes);
         let bind = |node| Edit::Bind(edit::Bind { deployment, node, role: role.clone() });
         let edits: Vec<Edit> = nodes.into_iter().map(bind).collect();
-        let back = undo_hint(edits.len());
-        self.edit(edits, format!("The proposal binds {names} to {role}. {back}"));
+        self.edit(edits, format!("The proposal binds {names} to {role}. {UNDO_HINT}"));
         self.selected.set(BTreeSet::new());
         self.end_drag();
     }
@@ -875,6 +953,30 @@ fn chips<'b>(
     groups.into_iter().flat_map(|group| &group.roles).flat_map(|role| &role.noderoles)
 }
 
+/// A board whose tray also has these nodes.
+fn with_found(mut board: Arc<Board>, found: &[TrayNode]) -> Arc<Board> {
+    let listed: HashSet<NodeId> = board.tray.iter().map(|node| node.node).collect();
+    let new: Vec<_> = found.iter().filter(|node| !listed.contains(&node.node)).cloned().collect();
+    if board.tray_more > 0 && !new.is_empty() {
+        let board = Arc::make_mut(&mut board);
+        board.tray_more = board.tray_more.saturating_sub(new.len());
+        board.tray.extend(new);
+        board.tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
+    }
+    board
+}
+
+/// A search for nodes that the board does not list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Search {
+    Pending,
+    /// The number of nodes that match.
+    Done(usize),
+}
+
+/// The delay of a search after the last key.
+const SEARCH_DELAY: Duration = Duration::from_millis(200);
+
 fn set_if_changed(signal: &ArcRwSignal<StepState>, state: StepState) {
     if signal.get_untracked() != state {
         signal.set(state);
@@ -930,13 +1032,8 @@ impl Direction {
     }
 }
 
-/// A hint on how to undo a form's edits. Each step undoes one edit.
-pub(super) fn undo_hint(edits: usize) -> &'static str {
-    match edits {
-        1 => "Press Ctrl Z to undo it.",
-        _ => "Press Ctrl Z to undo them one by one.",
-    }
-}
+/// A hint on how to undo the edits of a drop or form, which are one step.
+pub(super) const UNDO_HINT: &str = "Press Ctrl Z to undo it.";
 
 /// `3 nodes`, for buttons.
 pub(super) fn nodes(n: usize) -> String {
@@ -946,12 +1043,6 @@ pub(super) fn nodes(n: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn undo_hint_depends_on_edit_count() {
-        assert_eq!(undo_hint(1), "Press Ctrl Z to undo it.");
-        assert_eq!(undo_hint(2), "Press Ctrl Z to undo them one by one.");
-    }
 
     #[test]
     fn keyboard_walk_stays_on_board() {

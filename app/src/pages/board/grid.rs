@@ -15,6 +15,7 @@ use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
 use super::role::is_there;
 use super::role_noderoles;
+use super::step_states::RoleStates;
 use crate::components::{Empty, Icon, icon, mark, rows};
 
 #[component]
@@ -130,6 +131,7 @@ fn Row(
                     <small>{move || about(&role.read())}</small>
                 </div>
                 {move || editable.get().then(|| view! { <RoleButtons board_state role/> })}
+                <RoleStates board_state role/>
             </div>
             <div class="cell">
                 <ul class="chips" aria-label=move || format!("Nodes with {}", role.read().role)>

@@ -150,7 +150,7 @@ pub(super) fn NodeMenu(board_state: BoardState, subject: Subject) -> impl IntoVi
         view! {
             {line(Icon::Data, "Set data", "For this noderole only.", to(OpenEdit::About(About::Data(carried.clone()))))}
             {again.then(|| line(Icon::Rerun, "Run again", "Even if nothing changed.", to(OpenEdit::About(About::Rerun(carried.clone())))))}
-            {line(Icon::Cross, format!("Unbind from {short}"), "Removes the role from the node.", to(OpenEdit::About(About::Unbind(carried.clone()))))}
+            {line(Icon::Cross, format!("Unbind from {short}"), "Without remove, its files and services stay on the node.", to(OpenEdit::About(About::Unbind(carried.clone()))))}
         }
     });
     let placed = Placed { named: subject.named.clone(), deployment: subject.deployment.clone() };

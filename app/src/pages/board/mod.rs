@@ -28,12 +28,13 @@ mod step_states;
 mod tray;
 mod version;
 
+use std::future::ready;
+
 use api::deployments::NoderoleView;
 use api::live::Topic;
-use api::views::board::Board;
+use api::views::board::{Board, BoardQuery};
 use engine::ids::{DeploymentName, NoderoleId};
 use leptos::ev;
-use leptos::form::ActionForm;
 use leptos::prelude::*;
 use leptos_meta::Title;
 use leptos_router::hooks::{use_navigate, use_params_map, use_query_map};
@@ -44,7 +45,8 @@ use wasm_bindgen::JsCast;
 use crate::addresses;
 use crate::components::action::{on_success, problem_of};
 use crate::components::{
-    DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, icon, load,
+    DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, icon, load, load_part,
+    loading_text,
 };
 use crate::failure::ServerResult;
 use crate::live::use_live;
@@ -60,21 +62,26 @@ use server_functions::Propose;
 pub fn BoardPage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
-    let board = Resource::new(move || name.get(), server_functions::board);
+    let filter = filter_in_address();
+    let board = Resource::new(
+        move || name.get(),
+        move |name| server_functions::board(name, filter.get_untracked()),
+    );
     let panel = panel_in_address();
     // Created here and not with the panel: see `Frame`.
     let noderole = Resource::new(move || panel.get(), load_panel);
-    load(board, move |first| view! { <Loaded first panel noderole/> })
+    load(board, move |first| view! { <Loaded first filter panel noderole/> })
 }
 
 #[component]
 fn Loaded(
     first: Board,
+    filter: Memo<BoardQuery>,
     panel: Memo<Option<NoderoleId>>,
     noderole: Resource<PanelResult>,
 ) -> impl IntoView {
     let (id, cursor, name) = (first.id, first.cursor, first.name.clone());
-    let board_state = BoardState::new(first);
+    let board_state = BoardState::new(first, filter);
     provide_context(board_state);
     let query = use_query_map();
     let of = name.clone();
@@ -87,6 +94,11 @@ fn Loaded(
         move |events| board_state.hear(events),
     );
 
+    let propose = ServerAction::<Propose>::new();
+    on_success(propose, move |_| {
+        board_state.feed().now();
+        board_state.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
+    });
     let dialogs = Dialogs { hold: DialogHandle::new(), priority: DialogHandle::new() };
     listen_to_keys(board_state);
     open_move_form(board_state);
@@ -98,7 +110,7 @@ fn Loaded(
         <hold::Held board_state/>
         <MoveHint board_state/>
         <NoScriptHint board_state/>
-        <proposal_bar::ProposalBar board_state/>
+        <proposal_bar::ProposalBar board_state propose/>
         <div class="board" class:with-panel=with_panel data-planner=move || board_state.plans().get().word()>
             <grid::Grid board_state/>
             <tray::Tray board_state/>
@@ -112,7 +124,8 @@ fn Loaded(
         // Not above the rows: a message that appears there would shift them, and the user would
         // grab the wrong node.
         <div class="aloft">
-            <ProblemNotice problem=board_state.feed().problem()/>
+            <ProblemNotice problem=board_state.feed().problem() retry=board_state.feed().retry()/>
+            <ProblemNotice problem=problem_of(propose)/>
             <ProblemNotice problem=board_state.problem() dismiss=Callback::new(move |()| board_state.problem().set(None))/>
         </div>
         <div class="unseen" role="status" aria-live="assertive">{move || board_state.said().get()}</div>
@@ -197,6 +210,12 @@ fn MoveHint(board_state: BoardState) -> impl IntoView {
     }
 }
 
+/// The filter of the rows. It is in the address, so that links and the back button work.
+fn filter_in_address() -> Memo<BoardQuery> {
+    let query = use_query_map();
+    Memo::new(move |_| BoardQuery { not_active: address::is_not_active(&query.read()) })
+}
+
 /// The noderole of the open panel. It is in the address, so that links and the back button work.
 fn panel_in_address() -> Memo<Option<NoderoleId>> {
     let query = use_query_map();
@@ -224,11 +243,6 @@ async fn load_panel(id: Option<NoderoleId>) -> PanelResult {
 #[component]
 fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
     let board = board_state.board();
-    let propose = ServerAction::<Propose>::new();
-    on_success(propose, move |_| {
-        board_state.feed().now();
-        board_state.say("Proposal opened. Drag nodes onto roles, or select nodes and press B.");
-    });
     let above = move || {
         let names = board.read().ancestors.clone();
         let link = |name: DeploymentName| view! { <a href=addresses::deployment(&name)>{name.to_string()}</a> " / " };
@@ -261,25 +275,15 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
             }
             .into_any();
         }
-        let board = board.get();
-        if let (Some(_), Err(why)) = (&board.proposal, &board.may_propose) {
-            return view! { <small class="muted">"You cannot edit this proposal: " {why.clone()}</small> }
-                .into_any();
+        match (&board.read().proposal, &board.read().may_propose) {
+            (Some(_), Err(why)) => {
+                view! { <small class="muted">"You cannot edit this proposal: " {why.clone()}</small> }
+                    .into_any()
+            }
+            _ => ().into_any(),
         }
-        let reason = board.may_propose.clone().err();
-        let disabled = reason.is_some();
-        view! {
-            <ActionForm action=propose>
-                <input type="hidden" name="deployment" value=board.id.to_string()/>
-                <button class="button primary" type="submit" disabled=move || disabled || propose.pending().get() aria-describedby="why-not-propose">
-                    {icon(Icon::Proposed)}
-                    "Propose changes"
-                </button>
-            </ActionForm>
-            {reason.map(|why| view! { <small class="muted" id="why-not-propose">{why}</small> })}
-        }
-        .into_any()
     };
+    let propose = move || vec![api::calls::propose(&board.read().name)];
     view! {
         <div class="head">
             <div>
@@ -288,18 +292,19 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
                 <step_states::StepStates board_state/>
             </div>
             <div class="buttons">
-                <a class="button quiet" href=move || addresses::pending_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
+                // First, so that the other buttons keep their position when a proposal opens.
                 {move || act()}
+                <a class="button quiet" href=move || addresses::pending_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
                 {move || board.read().may_propose.is_ok().then(|| view! {
                     <hold::HoldButton board_state handle=dialogs.hold/>
                     <priority::PriorityButton handle=dialogs.priority/>
                 })}
             </div>
         </div>
-        <ProblemNotice problem=problem_of(propose)/>
         <EquivalentCommands of=move |_: FormValues| match board_state.editable().get() {
-            true => proposal_bar::steps(board_state),
-            false => vec![api::calls::propose(&board.read().name)],
+            // Without steps, the command to open the proposal keeps the place.
+            true => Some(proposal_bar::steps(board_state)).filter(|steps| !steps.is_empty()).unwrap_or_else(propose),
+            false => propose(),
         }/>
     }
     .into_any()
@@ -324,19 +329,14 @@ fn SidePanel(
     });
     on_cleanup(move || focus_noderole(id));
     let edited = Callback::new(move |()| board_state.feed().now());
-    let details = move || {
-        Suspend::new(async move {
-            match noderole.await {
-                Ok(Some(first)) if first.id == id => {
-                    part::noderole_panel::shown(first, edited).await
-                }
-                Ok(_) => ().into_any(),
-                Err(failure) => {
-                    view! { <div class="inside"><ProblemNotice problem=Some(failure.0)/></div> }
-                        .into_any()
-                }
-            }
-        })
+    let details = move |found: Option<NoderoleView>| async move {
+        match found {
+            Some(first) if first.id == id => part::noderole_panel::shown(first, edited).await,
+            _ => ().into_any(),
+        }
+    };
+    let problem = |problem| {
+        ready(view! { <div class="inside"><ProblemNotice problem=Some(problem)/></div> }.into_any())
     };
     view! {
         <aside class="card panel" aria-labelledby="panel-title">
@@ -345,7 +345,7 @@ fn SidePanel(
                 <a class="button quiet small only-icon" href=addresses::noderole(id) aria-label="Open as a page" title="Open as a page">{icon(Icon::Wide)}</a>
                 <a class="button quiet small only-icon" href=close data-noscroll data-close-panel aria-label="Close" title="Close (Esc)">{icon(Icon::Cross)}</a>
             </header>
-            <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || details()}</Transition>
+            {load_part(noderole, loading_text, details, problem)}
         </aside>
     }
     .into_any()
@@ -368,7 +368,10 @@ fn listen_to_keys(board_state: BoardState) {
     Effect::new(move |_| {
         let navigate = navigate.clone();
         let handle = window_event_listener(ev::keydown, move |event| {
-            if event.default_prevented() || is_in_field(&event) || is_dialog_open() {
+            let has_panel = here.read_untracked().noderole.is_some();
+            // Escape closes the panel from its fields, too.
+            let is_typing = is_in_field(&event) && !(has_panel && is_in_panel(&event));
+            if event.default_prevented() || is_typing || is_dialog_open() {
                 return;
             }
             let command = event.ctrl_key() || event.meta_key();
@@ -381,7 +384,7 @@ fn listen_to_keys(board_state: BoardState) {
                 "Delete" if menu::unbind_focused(board_state, &event) => {}
                 "ContextMenu" if menu::open_for_focused(board_state, &event) => {}
                 "F10" if event.shift_key() && menu::open_for_focused(board_state, &event) => {}
-                "Escape" if here.read_untracked().noderole.is_some() => {
+                "Escape" if has_panel => {
                     navigate(
                         &here.read_untracked().panel(None).link(),
                         leptos_router::NavigateOptions { scroll: false, ..Default::default() },
@@ -393,6 +396,13 @@ fn listen_to_keys(board_state: BoardState) {
         });
         on_cleanup(move || handle.remove());
     });
+}
+
+/// Whether Escape was pressed in the panel.
+fn is_in_panel(event: &ev::KeyboardEvent) -> bool {
+    let target = event.target().and_then(|target| target.dyn_into::<web_sys::Element>().ok());
+    let panel = target.and_then(|element| element.closest(".panel").ok().flatten());
+    event.key() == "Escape" && panel.is_some()
 }
 
 fn is_in_field(event: &ev::KeyboardEvent) -> bool {

@@ -8,6 +8,7 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::board_state::BoardState;
+use super::server_functions::Propose;
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::action::{on_success, problem_of};
@@ -20,9 +21,51 @@ use crate::pages::edits::{JoinNotice, by, fate};
 use crate::pages::review::reasons;
 
 #[component]
-pub(super) fn ProposalBar(board_state: BoardState) -> impl IntoView {
+pub(super) fn ProposalBar(
+    board_state: BoardState,
+    propose: ServerAction<Propose>,
+) -> impl IntoView {
     let is_open = Memo::new(move |_| board_state.proposal().read().is_some());
-    move || is_open.get().then(|| view! { <Open board_state/> })
+    move || match is_open.get() {
+        true => view! { <Open board_state/> }.into_any(),
+        false => view! { <Closed board_state propose/> }.into_any(),
+    }
+}
+
+/// The bar while no proposal is open. It has the size of the other one, so that opening a proposal
+/// moves nothing. Its button is where the open bar has *Review changes*, which is disabled at first.
+#[component]
+fn Closed(board_state: BoardState, propose: ServerAction<Propose>) -> impl IntoView {
+    let board = board_state.board();
+    let reason = Memo::new(move |_| board.read().may_propose.clone().err());
+    let why = move || match reason.get() {
+        Some(why) => why,
+        None => "No open proposal. The board shows the committed state.".to_owned(),
+    };
+    let id = board.read_untracked().id.to_string();
+    view! {
+        <div class="proposal none">
+            <div class="line">
+                <span class="facts-line muted" id="why-not-propose">{why}</span>
+                <span class="grow"></span>
+                <div class="buttons">
+                    <ActionForm action=propose>
+                        <input type="hidden" name="deployment" value=id/>
+                        <button
+                            class="button primary"
+                            type="submit"
+                            disabled=move || reason.read().is_some() || propose.pending().get()
+                            aria-describedby="why-not-propose"
+                        >
+                            {icon(Icon::Proposed)}
+                            "Propose changes"
+                        </button>
+                    </ActionForm>
+                </div>
+            </div>
+        </div>
+    }
+    .into_any()
 }
 
 #[component]
@@ -49,7 +92,7 @@ fn Open(board_state: BoardState) -> impl IntoView {
                     <RedoButton board_state/>
                     <button class="button quiet" type="button" commandfor="discard" command="show-modal" on:click=discard.on_click()>
                         {icon(Icon::Delete)}
-                        "Discard proposal"
+                        <span class="word">"Discard proposal"</span>
                     </button>
                     <button
                         class="button primary"

@@ -26,12 +26,20 @@ pub(super) fn RoleData(
         &role.data,
         Purpose { attribs: role.attribs.clone(), below: role.defaults.clone(), is_last: false },
     );
-    let (before, name) = (StoredValue::new(role.data), role.role);
+    let name = role.role;
+    let of = name.clone();
+    draft.follow(Signal::derive(move || {
+        let board = board_state.board().read();
+        // Only the board's own roles have data here.
+        let own = board.groups.iter().filter(|group| group.of_ancestor.is_none());
+        let role = own.flat_map(|group| &group.roles).find(|role| role.role == of)?;
+        Some((role.data.clone(), role.data_by.clone()))
+    }));
     let done = format!("The proposal changes the data of {name}.");
     let edit_form = EditForm::new(board_state.pen(), move || {
         let deployment = board_state.board().read().id;
-        let changed = draft.value().filter(|value| before.with_value(|before| value != before));
-        changed
+        draft
+            .changed()
             .map(|data| {
                 Edit::SetRoleData(edit::SetRoleData { deployment, role: name.clone(), data })
             })

@@ -3,14 +3,13 @@
 use api::views::board::{BoardNoderole, BoardRole, RoleNoderoles};
 use engine::ids::{DeploymentName, RoleName};
 use leptos::prelude::*;
-use leptos::task::spawn_local;
 
 use super::board_state::BoardState;
 use super::edit_dialog::OpenEdit;
 use super::grid::noderole_view;
 use super::server_functions;
 use crate::addresses;
-use crate::components::rows;
+use crate::components::{Feed, ProblemNotice, rows};
 
 /// A role of a board: the deployment's own, or one of an ancestor.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,20 +60,20 @@ pub(super) fn NodesWithRole(
     taken: Callback<()>,
 ) -> impl IntoView {
     let role = StoredValue::new(asked.role.clone());
-    let found = RwSignal::new(None::<RoleNoderoles>);
     let filter = RwSignal::new(String::new());
     let deployment = board_state.board().read_untracked().name.to_string();
     // Fetches again whenever the board changes, since the list may have changed too.
+    let feed = Feed::new(None::<RoleNoderoles>, move || {
+        let (deployment, asked) = (deployment.clone(), asked.clone());
+        async move {
+            let of = asked.of_ancestor.map(|name| name.to_string());
+            server_functions::carriers(deployment, of, asked.role).await.map(Some)
+        }
+    });
+    let found = feed.value();
     Effect::new(move |_| {
         board_state.board().track();
-        let (deployment, asked) = (deployment.clone(), asked.clone());
-        spawn_local(async move {
-            let of = asked.of_ancestor.map(|name| name.to_string());
-            match server_functions::carriers(deployment, of, asked.role).await {
-                Ok(carriers) => drop(found.try_set(Some(carriers))),
-                Err(failure) => drop(board_state.problem().try_set(Some(failure.0))),
-            }
-        });
+        feed.now();
     });
     let shown = Memo::new(move |_| {
         let query = filter.read().trim().to_lowercase();
@@ -105,6 +104,7 @@ pub(super) fn NodesWithRole(
                     on:input=move |event| filter.set(event_target_value(&event))
                 />
             </div>
+            <ProblemNotice problem=feed.problem() retry=feed.retry()/>
             <p class="muted" role="status">{move || said()}</p>
             // A chip opens its panel, which this dialog would cover.
             <ul class="chips tall" on:click=move |_| taken.run(())>

@@ -1,6 +1,6 @@
 //! Server functions of the board.
 
-use api::views::board::{Board, PlannerView, RoleNoderoles};
+use api::views::board::{Board, BoardQuery, PlannerView, RoleNoderoles, TrayFilter, TrayNodes};
 use engine::ids::{DeploymentId, NodeId, ProposalId, RoleName};
 use engine::plan::lift::DropPreview;
 use leptos::prelude::*;
@@ -13,9 +13,9 @@ use crate::fields::number;
 use crate::request::{answer, refuse, signed_in};
 
 #[server(name = ReadBoard, prefix = "/call", endpoint = "board", input = AsJson, output = AsJson)]
-pub async fn board(deployment: String) -> ServerResult<Board> {
+pub async fn board(deployment: String, query: BoardQuery) -> ServerResult<Board> {
     let (request, actor) = signed_in()?;
-    answer(request.control.board(&actor, &deployment).await).await
+    answer(request.control.board(&actor, &deployment, query).await).await
 }
 
 /// All nodes with a role of a board.
@@ -27,6 +27,17 @@ pub async fn carriers(
 ) -> ServerResult<RoleNoderoles> {
     let (request, actor) = signed_in()?;
     answer(request.control.carriers(&actor, &deployment, of_ancestor.as_deref(), &role).await).await
+}
+
+/// The nodes of a board's tray that match, including those that the board does not list.
+#[server(name = FindTrayNodes, prefix = "/call", endpoint = "tray_nodes", input = AsJson, output = AsJson)]
+pub async fn tray_nodes(
+    deployment: String,
+    text: String,
+    show: TrayFilter,
+) -> ServerResult<TrayNodes> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.find_tray_nodes(&actor, &deployment, &text, show).await).await
 }
 
 /// The actions that the open proposal allows for these nodes.

@@ -3,13 +3,15 @@
 //! steps are shown next to it, counted from the chips.
 
 use api::runs::{StateCounts, StepState};
+use api::views::board::BoardRole;
 use engine::anneal::PendingReason;
 use engine::ids::DeploymentName;
 use leptos::prelude::*;
 
+use super::address::Address;
 use super::board_state::BoardState;
 use crate::addresses;
-use crate::components::badge::STEP_STATES;
+use crate::components::badge::{STEP_STATES, StateBar};
 use crate::components::mark;
 
 /// The counts, each with a link to its steps.
@@ -20,16 +22,54 @@ pub(super) fn StepStates(board_state: BoardState) -> impl IntoView {
         Some(last) if board_state.lifted().read().is_some() => *last,
         _ => board_state.standing(),
     });
+    let here = expect_context::<Memo<Address>>();
     let is_none = Memo::new(move |_| counts.get() == StateCounts::default());
     let each = STEP_STATES.into_iter().map(|state| one(board_state, counts, state)).collect_view();
     view! {
         <ul class="counts standing" aria-label="Steps by state">
             {each}
             {move || is_none.get().then(|| view! { <li><span class="muted">"No noderoles"</span></li> })}
+            <li>
+                <a
+                    class="muted"
+                    href=move || here.read().with_not_active(!here.read().not_active).link()
+                    aria-current=move || here.read().not_active.then_some("true")
+                    data-noscroll
+                >
+                    {move || if here.read().not_active { "Show all noderoles" } else { "Only what is not ACTIVE" }}
+                </a>
+            </li>
         </ul>
     }
     .into_any()
 }
+
+/// The steps of one role as a bar and in words: `201 active, 3 error, 3 blocked`.
+#[component]
+pub(super) fn RoleStates(board_state: BoardState, role: Memo<BoardRole>) -> impl IntoView {
+    let counts = Memo::new(move |_| board_state.role_standing(&role.read()));
+    move || {
+        let counts = counts.get();
+        let words: Vec<String> = WORD_STATES
+            .into_iter()
+            .filter(|state| counts.of(*state) > 0)
+            .map(|state| format!("{} {}", counts.of(state), state.word().to_lowercase()))
+            .collect();
+        (!words.is_empty()).then(|| {
+            let words = words.join(", ");
+            view! { <div class="role-states"><StateBar counts/> <small>{words}</small></div> }
+        })
+    }
+}
+
+/// The order of the states in words.
+const WORD_STATES: [StepState; 5] = [
+    StepState::Active,
+    StepState::Error,
+    StepState::Blocked,
+    StepState::Todo,
+    StepState::Transition,
+];
 
 /// The list of steps in a state.
 fn way(state: StepState, name: &DeploymentName) -> Option<String> {

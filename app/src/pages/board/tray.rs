@@ -1,6 +1,6 @@
 //! The tray: nodes that could be bound. They can be selected, dragged and lifted.
 
-use api::views::board::TrayNode;
+use api::views::board::{MAX_FOUND_NODES, TrayFilter, TrayNode};
 use engine::counting::many;
 use engine::ids::NodeId;
 use leptos::ev::{DragEvent, KeyboardEvent, MouseEvent};
@@ -11,9 +11,9 @@ use leptos_router::hooks::use_navigate;
 use std::time::Duration;
 use wasm_bindgen::JsCast;
 
-use super::address::{Address, TrayFilter};
+use super::address::{Address, TRAY_FILTERS, filter_of_word, filter_word};
 use super::bind;
-use super::board_state::{BoardState, Direction, Key, LiftedBy, nodes};
+use super::board_state::{BoardState, Direction, Key, LiftedBy, Search, nodes};
 use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
 use super::move_nodes::Placed;
@@ -34,10 +34,16 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
     });
     let all = Memo::new(move |_| board_state.board().read().tray.clone());
     let fitting = Memo::new(move |_| {
-        let (wanted, show) = (filter.read().trim().to_lowercase(), here.read().show);
+        let (wanted, show) = (filter.get(), here.read().show);
         let all = all.read();
-        all.iter().filter(|node| fits(node, &wanted, show)).cloned().collect::<Vec<_>>()
+        all.iter().filter(|node| show.fits(node, &wanted)).cloned().collect::<Vec<_>>()
     });
+    let search = board_state.search(Memo::new(move |_| (filter.get(), here.read().show)));
+    // If the board does not list all nodes, the server knows how many match.
+    let matching = move || match search.get() {
+        Some(Search::Done(count)) => count.max(fitting.read().len()),
+        _ => fitting.read().len(),
+    };
     let shown = Memo::new(move |_| fitting.read().iter().take(SHOWN).cloned().collect::<Vec<_>>());
     let navigate = use_navigate();
     let narrow = StoredValue::new(move |show: TrayFilter| {
@@ -46,7 +52,12 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
     });
     let open = board_state.editable();
     let more = Memo::new(move |_| board_state.board().read().tray_more);
-    let hidden = move || fitting.read().len() - shown.read().len() + more.get();
+    let is_filtered =
+        move || !filter.read().trim().is_empty() || here.read().show != TrayFilter::All;
+    let hidden = move || {
+        let unlisted = if is_filtered() { 0 } else { more.get() };
+        (matching() + unlisted).saturating_sub(shown.read().len())
+    };
     let floor = TrayState {
         shown,
         focus: RwSignal::new(None),
@@ -68,12 +79,16 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
     }
     };
     let count = move || {
-        let (fit, all) = (fitting.read().len(), all.read().len() + more.get());
-        if fit == all { all.to_string() } else { format!("{fit} of {all}") }
+        let all = all.read().len() + more.get();
+        match is_filtered() {
+            true => format!("{} of {all}", matching()),
+            false => all.to_string(),
+        }
     };
     let none = move || {
         let said = match (all.read().is_empty(), shown.read().is_empty()) {
             (true, _) => "No nodes yet. Add a node on the page Nodes.",
+            (false, true) if search.get() == Some(Search::Pending) => "Searching",
             (false, true) => "No node matches. Filter by name or deployment.",
             _ => return None,
         };
@@ -113,10 +128,10 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
                         class="select"
                         id="tray-show"
                         name="show"
-                        on:change=move |event| narrow.with_value(|narrow| narrow(TrayFilter::of_word(&event_target_value(&event))))
+                        on:change=move |event| narrow.with_value(|narrow| narrow(filter_of_word(&event_target_value(&event))))
                     >
-                        {TrayFilter::ALL.map(|(show, words)| view! {
-                            <option value=show.word() selected=move || here.read().show == show>{words}</option>
+                        {TRAY_FILTERS.map(|(show, words)| view! {
+                            <option value=filter_word(show) selected=move || here.read().show == show>{words}</option>
                         }).collect_view()}
                     </select>
                 </form>
@@ -135,16 +150,7 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
 }
 
 /// The maximum number of displayed nodes. The filter finds the others.
-const SHOWN: usize = 200;
-
-fn fits(node: &TrayNode, wanted: &str, show: TrayFilter) -> bool {
-    let is_one = match show {
-        TrayFilter::All => true,
-        TrayFilter::Free => node.noderoles == 0,
-        TrayFilter::Dead => !node.alive,
-    };
-    is_one && (node.fqdn.contains(wanted) || node.deployment.as_str().contains(wanted))
-}
+const SHOWN: usize = MAX_FOUND_NODES;
 
 /// State that the chips of the tray share.
 #[derive(Clone, Copy)]
@@ -400,31 +406,4 @@ fn on_drag_start(board_state: BoardState, floor: TrayState, id: NodeId, event: &
     }
     // Deferred, because some browsers end a drag if the page changes in `dragstart`.
     set_timeout(move || board_state.start_drag(lifted, LiftedBy::Pointer), Duration::ZERO);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::ids::DeploymentName;
-    use uuid::Uuid;
-
-    #[test]
-    fn tray_filters_by_name_deployment_and_state() {
-        let node = TrayNode {
-            node: NodeId(Uuid::from_u128(1)),
-            fqdn: "db-1.rack2.example.com".into(),
-            short: "db-1".into(),
-            deployment: DeploymentName::parse("storage").unwrap(),
-            alive: true,
-            noderoles: 0,
-        };
-        assert!(
-            fits(&node, "rack2", TrayFilter::All)
-                && fits(&node, "stor", TrayFilter::Free)
-                && fits(&node, "", TrayFilter::All)
-        );
-        assert!(!fits(&node, "rack3", TrayFilter::All) && !fits(&node, "", TrayFilter::Dead));
-        let busy = TrayNode { noderoles: 2, alive: false, ..node };
-        assert!(!fits(&busy, "", TrayFilter::Free) && fits(&busy, "db", TrayFilter::Dead));
-    }
 }

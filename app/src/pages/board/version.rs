@@ -11,7 +11,7 @@ use engine::ids::{BarclampName, DeploymentId};
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
-use super::board_state::{BoardState, undo_hint};
+use super::board_state::{BoardState, UNDO_HINT};
 use crate::components::{Icon, icon};
 use crate::pages::edits::{EditForm, Outcome, SubmitButton};
 
@@ -169,7 +169,7 @@ pub(super) fn ChangeVersions(board_state: BoardState, taken: Callback<()>) -> im
                 if done.is_empty() {
                     return;
                 }
-                edit_form.put(format!("{} {}", done.join(" "), undo_hint(done.len())), taken);
+                edit_form.put(format!("{} {UNDO_HINT}", done.join(" ")), taken);
             }
         >
             <div class="body">

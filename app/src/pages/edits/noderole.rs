@@ -3,11 +3,10 @@
 use api::views::node_proposal::DraftedNoderole;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
-use leptos::task::spawn_local;
 
 use super::{Carried, EditContext, EditForm, Outcome, SubmitButton, server_functions};
-use crate::components::ProblemNotice;
 use crate::components::json::{DataEditor, Draft};
+use crate::components::{Feed, ProblemNotice};
 use crate::validation::Purpose;
 
 #[component]
@@ -109,24 +108,32 @@ pub fn Reason(
 /// Edits the data of one noderole, existing or proposed.
 #[component]
 pub(super) fn OwnData(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
-    let (found, problem) = (RwSignal::new(None::<DraftedNoderole>), RwSignal::new(None));
     let request = of.clone();
-    if let Some((proposal, _)) = pen.proposal.get_untracked() {
-        spawn_local(async move {
-            match server_functions::drafted(proposal, request.on.node, request.noderole).await {
-                Ok(noderole) => drop(found.try_set(Some(noderole))),
-                Err(failure) => drop(problem.try_set(Some(failure.0))),
-            }
-        });
-    }
+    let proposal = pen.proposal.get_untracked().map(|(proposal, _)| proposal);
+    let feed = Feed::new(None::<DraftedNoderole>, move || {
+        let request = request.clone();
+        async move {
+            let Some(proposal) = proposal else { return Ok(None) };
+            let drafted = server_functions::drafted(proposal, request.on.node, request.noderole);
+            drafted.await.map(Some)
+        }
+    });
+    let (found, problem) = (feed.value(), feed.problem());
+    // Loads the data again after each edit of the proposal, because another person may set it.
+    Effect::new(move |_| {
+        pen.proposal.track();
+        feed.now();
+    });
+    let is_loaded = Memo::new(move |_| found.read().is_some());
+    let first = move || is_loaded.get().then(|| found.get_untracked()).flatten();
     let of = StoredValue::new(of);
     let body = move || {
-        match found.get() {
-        Some(noderole) => view! { <Editor pen of=of.get_value() noderole taken/> }.into_any(),
+        match first() {
+        Some(noderole) => view! { <Editor pen of=of.get_value() noderole stored=found.into() taken/> <ProblemNotice problem/> }.into_any(),
         None => view! {
             <div class="body">
                 {move || problem.read().is_none().then(|| view! { <p class="muted" role="status">"Loading"</p> })}
-                <ProblemNotice problem/>
+                <ProblemNotice problem retry=feed.retry()/>
             </div>
         }
         .into_any(),
@@ -140,16 +147,24 @@ fn Editor(
     pen: EditContext,
     of: Carried,
     noderole: DraftedNoderole,
+    /// The noderole in the proposal, as it was loaded last.
+    stored: Signal<Option<DraftedNoderole>>,
     taken: Callback<()>,
 ) -> impl IntoView {
     let draft = Draft::new(
         &noderole.data,
         Purpose { attribs: noderole.attribs, below: noderole.defaults, is_last: true },
     );
-    let before = StoredValue::new(noderole.data);
+    draft.follow(Signal::derive(move || {
+        stored.get().map(|noderole| (noderole.data, noderole.data_by))
+    }));
+    let is_current = move || {
+        let version = pen.proposal.get().map(|(_, version)| version);
+        version.is_some() && version == stored.read().as_ref().map(|noderole| noderole.version)
+    };
     let done = format!("The proposal changes the data of {of}.");
     let edit_form = EditForm::new(pen, move || {
-        let changed = draft.value().filter(|value| before.with_value(|before| value != before));
+        let changed = draft.changed().filter(|_| is_current());
         let set = |data| {
             Edit::SetNoderoleData(edit::SetNoderoleData {
                 node: of.on.node,

@@ -58,7 +58,7 @@ impl ListPage for LooksAt {
         let (sort, before) = address.stretch()?;
         server_functions::node_health_checks(
             name,
-            HealthChecksQuery { reached, text: address.word("text"), sort, before },
+            HealthChecksQuery { reached, text: address.word("text"), sort, limit: None, before },
         )
         .await
     }

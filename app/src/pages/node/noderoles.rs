@@ -65,7 +65,7 @@ impl ListPage for CarriedBy {
         let (sort, after) = address.stretch()?;
         server_functions::node_noderoles(
             name,
-            NodeNoderolesQuery { state, role: address.word("role"), sort, after },
+            NodeNoderolesQuery { state, role: address.word("role"), sort, limit: None, after },
         )
         .await
     }

@@ -59,7 +59,7 @@ impl ListPage for ResultsOn {
         let (sort, before) = address.stretch()?;
         server_functions::node_results(
             name,
-            ResultsQuery { outcome, role: address.word("role"), sort, before },
+            ResultsQuery { outcome, role: address.word("role"), sort, limit: None, before },
         )
         .await
     }

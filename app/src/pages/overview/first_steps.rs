@@ -49,9 +49,9 @@ fn five(told: &Told) -> [Step; 5] {
         },
         Step {
             done: told.judged,
-            title: "Get an approval",
+            title: "Get or give an approval",
             how: "Try to approve it yourself: the page explains why you cannot. Another person with the reviewer permission can. If you are \
-                  alone, use the sign-in links that make run prints at each start. Each of the two links signs in another person.",
+                  alone, use the sign-in links that make run prints at each start. Each of the two links signs in another person. If you approve another person's change, this step is done, too.",
             place: review.clone(),
         },
         Step {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use api::blueprints::RoleValueChange;
 use api::catalog::{ContentChange, FileChange, PinChange, PinnedRole};
 use api::reviews::{Discussion, ReviewView};
 use engine::Hash;
@@ -24,6 +25,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::files;
+use super::noderole;
 use super::viewed::{self, Marks};
 use crate::addresses;
 use crate::components::{Empty, Feed, Icon, icon};
@@ -100,6 +102,8 @@ struct Names {
     contents: BTreeMap<(Hash, Hash), Told>,
     /// The roles that change because barclamps are pinned to other versions.
     pins: Vec<PinChange>,
+    /// The effective values of deployment roles whose data changes.
+    role_values: Vec<RoleValueChange>,
     comment_links: Option<CommentLinks>,
     marks: Option<Marks>,
     /// Whether cards are initially expanded.
@@ -255,8 +259,11 @@ pub(super) fn Changes(
     let is_expanded = lines(&difference) <= GLANCE;
     let mut known = Known { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
+    // They belong to the difference of the review itself.
+    let role_values = if versions.is_none() { review.role_values } else { Vec::new() };
     let context = Names {
         known,
+        role_values,
         brought: review.required_by,
         comment_links,
         marks,
@@ -647,7 +654,11 @@ fn role_rows(id: DeploymentId, role: RoleDifference, context: &Names) -> AnyView
     let value = |change: Change| {
         let what = format!("{name}, {}", change.path);
         let talk = context.talk(Anchor::Role(id, name.clone(), Some(change.path.clone())), &what);
-        value_row(change, talk)
+        let is_same = |value: &&RoleValueChange| {
+            (value.deployment, &value.role, &value.path) == (id, &name, &change.path)
+        };
+        let effective = context.role_values.iter().find(is_same).map(effective_row);
+        view! { {value_row(change, talk)} {effective} }.into_any()
     };
     view! {
         {row(role.mark, about, content, context.talk(Anchor::Role(id, name.clone(), None), name.as_str()))}
@@ -655,6 +666,16 @@ fn role_rows(id: DeploymentId, role: RoleDifference, context: &Names) -> AnyView
         {role.data.into_iter().map(value).collect_view()}
     }
     .into_any()
+}
+
+/// The effective value of noderoles for a changed value of their deployment role, and the number of
+/// those that override it.
+fn effective_row(value: &RoleValueChange) -> AnyView {
+    let [before, after] = value.sides();
+    let sides = sides_view(Some(before), Some(after));
+    let about = view! { <span class="muted">"effective value"</span> };
+    let reach = view! { {sides} " " <span class="muted">{value.reach()}</span> };
+    inner_row(Mark::Changed, about, reach)
 }
 
 fn node_card(group: Group, context: &Names) -> AnyView {
@@ -770,6 +791,9 @@ fn noderole_rows(node: NodeId, noderole: &NoderoleDifference, context: &Names) -
     view! {
         {row(noderole.mark, about, place, talk)}
         {waits(node, noderole, context)}
+        {context.comment_links.filter(|_| noderole.mark != Mark::Removed).map(|links| {
+            inner_row(noderole.mark, noderole::section(links.review, node, noderole.noderole.clone()), ())
+        })}
         {noderole.data.iter().cloned().map(value).collect_view()}
     }
     .into_any()

@@ -15,8 +15,7 @@ use crate::components::action::{on_success, problem_of};
 use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, rows};
 
 /// Threads and verdicts. `about` is the change for a new thread.
-#[component]
-pub(super) fn Talk(
+pub(in crate::pages) fn discussion(
     review: Feed<ReviewView>,
     discussion: Feed<Discussion>,
     about: Memo<Option<Anchor>>,
@@ -34,7 +33,7 @@ pub(super) fn Talk(
     };
     let verdicts = Memo::new(move |_| review.value().read().verdicts.clone());
     view! {
-        <ProblemNotice problem=discussion.problem()/>
+        <ProblemNotice problem=discussion.problem() retry=discussion.retry()/>
         <section class="card" aria-label="Threads">
             <header>
                 <h2>"Threads"</h2>

@@ -12,6 +12,7 @@ use engine::catalog::OnInput;
 use engine::cluster::phantom;
 use engine::counting::{either, many};
 use engine::ids::Fqdn;
+use engine::lint::{Finding, Level};
 use leptos::prelude::*;
 
 use super::changes::Changed;
@@ -24,6 +25,9 @@ use crate::components::{Icon, icon};
 const VISIBLE_LINES: usize = 6;
 /// The maximum number of names in one line. The rest is a count.
 const MAX_NAMED: usize = 3;
+
+/// The maximum number of lint warnings in the summary. The tab *Checks* has all.
+const MAX_WARNINGS: usize = 3;
 
 /// One effect of the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +87,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         <section class="card says" aria-label="Impact summary">
             <ul class="summary">{move || first()}</ul>
             {move || rest()}
+            {move || warnings(&review.read())}
             <h2 class="unseen">{move || when()}</h2>
             <ul class="outcome">
                 {move || found.get().into_iter().map(line).collect_view()}
@@ -92,6 +97,30 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
         </section>
     }
     .into_any()
+}
+
+/// The lint warnings, which do not block the gate. So the summary names them.
+fn warnings(review: &ReviewView) -> impl IntoView + use<> {
+    let open: Vec<_> =
+        review.checks.iter().filter(|finding| finding.level == Level::Warning).collect();
+    let more = open.len().saturating_sub(MAX_WARNINGS);
+    let line = |finding: &&Finding| {
+        view! { <li data-state="warn">{icon(Icon::Warn)} <span><b>{format!("{}:", finding.at)}</b> " " <bdi>{finding.what.clone()} "."</bdi></span></li> }
+    };
+    let lines = open.iter().take(MAX_WARNINGS).map(line).collect_view();
+    let checks = format!("{}?tab=checks", addresses::review(review.review));
+    (!open.is_empty()).then(|| {
+        view! {
+            <ul class="outcome" aria-label="Lint warnings">
+                {lines}
+                <li data-state="warn">
+                    <span></span>
+                    <span>{(more > 0).then(|| format!("{more} more."))}</span>
+                    <a href=checks>{many(open.len(), "lint warning")}</a>
+                </li>
+            </ul>
+        }
+    })
 }
 
 fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {

@@ -4,6 +4,7 @@
 use api::people::Signature;
 use api::reviews::{ReviewState, ReviewView};
 use api::{Problem, limits};
+use engine::counting::many;
 use engine::gate::{Rule, RuleResult, VerdictKind};
 use engine::ids::ReviewId;
 use leptos::form::ActionForm;
@@ -25,7 +26,7 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
     // For a discarded review, the rules no longer matter.
     let rules = move || match review.read().state {
         ReviewState::Discarded => ().into_any(),
-        _ => review.read().gate.rules.iter().cloned().map(rule).collect_view().into_any(),
+        _ => checks(&review.read().gate.rules).into_any(),
     };
     let gate_open = Memo::new(move |_| review.read().gate.is_open());
     let closed = Memo::new(move |_| is_closed(review.read().state));
@@ -62,12 +63,30 @@ pub(super) fn Gate(feed: Feed<ReviewView>) -> impl IntoView {
                     (false, false) => view! { <span class="pill" data-state="blocked">{icon(Icon::Blocked)} "blocked"</span> }.into_any(),
                 }}
             </header>
-            <ul class="checks">{move || rules()}</ul>
+            {move || rules()}
             {move || waits()}
             {move || acts()}
         </section>
     }
     .into_any()
+}
+
+/// The rules: those that pass in a closed section, then what is open. The approvals are always
+/// visible, since they name the people who can act.
+fn checks(rules: &[RuleResult]) -> impl IntoView + use<> {
+    let is_quiet = |rule: &&RuleResult| rule.passes && rule.rule != Rule::Approvals;
+    let passed: Vec<RuleResult> = rules.iter().filter(is_quiet).cloned().collect();
+    let open = rules.iter().filter(|rule| !is_quiet(rule)).cloned().map(rule).collect_view();
+    let quiet = (!passed.is_empty()).then(|| {
+        let said = format!("{} passed", many(passed.len(), "check"));
+        view! {
+            <details class="passed-checks">
+                <summary><span class="ok">{icon(Icon::Check)}</span> {said}</summary>
+                <ul class="checks">{passed.into_iter().map(rule).collect_view()}</ul>
+            </details>
+        }
+    });
+    view! { {quiet} <ul class="checks">{open}</ul> }
 }
 
 /// Whether no decision is possible any more.
@@ -112,7 +131,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
         match (review.state, review.blueprint) {
             (ReviewState::Committed, Some(target)) => view! {
                 <p>"Committed as blueprint " <b>{target.0}</b> "."</p>
-                <a class="button primary wide" href=board>{icon(Icon::Run)} "Watch progress"</a>
+                <a class="button primary wide" href=addresses::blueprint(target)>{icon(Icon::Run)} "Watch progress"</a>
             }
             .into_any(),
             (ReviewState::Replaced, _) => match newer {

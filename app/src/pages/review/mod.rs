@@ -2,16 +2,20 @@
 
 mod changes;
 mod checks;
-mod discussion;
+pub(super) mod discussion;
 mod effects;
 mod facts;
 mod files;
 mod gate;
 mod moved;
+pub(in crate::pages) mod noderole;
 mod planned;
 pub mod server_functions;
 mod viewed;
 mod waves;
+
+use std::future::ready;
+use std::sync::Arc;
 
 use api::live::Topic;
 use api::reviews::{ChangesSinceView, Discussion, ReviewState, ReviewView, ViewedChanges};
@@ -34,7 +38,8 @@ use super::reviews::ReviewPill;
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::{
-    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one, warnings,
+    EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one, load_part,
+    loading_text, warnings,
 };
 use crate::failure::{Failure, ServerResult};
 use crate::graph::Graph;
@@ -183,9 +188,23 @@ fn Details(
     review: RwSignal<ReviewView>,
     report: Resource<OfReport>,
 ) -> impl IntoView {
-    let body = move || Suspend::new(part::review_details::shown(which, review, report));
-    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition> }
+    loading_piece(move || Suspend::new(part::review_details::shown(which, review, report)))
+}
+
+/// A piece, and a text until it is loaded.
+fn loading_piece<V: IntoView + 'static>(body: impl Fn() -> V + Send + Sync + 'static) -> AnyView {
+    let body = Arc::new(body);
+    let shown = move || {
+        let body = body.clone();
+        move || body()
+    };
+    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{shown()}</Transition> }
         .into_any()
+}
+
+/// Whether an address opens the discussion.
+pub(super) fn has_discussion_tab(address: &Url) -> bool {
+    Tab::of(address.search_params().get("tab")) == Tab::Discussion
 }
 
 /// Whether an address opens one of these tabs.
@@ -237,7 +256,11 @@ fn Loaded(
         Tab::Effects => view! { <Details which=Detail::Effects review report/> }.into_any(),
         Tab::Waves => view! { <Details which=Detail::Waves review report/> }.into_any(),
         Tab::Checks => view! { <Details which=Detail::Checks review report/> }.into_any(),
-        Tab::Discussion => view! { <discussion::Talk review=feed discussion about/> }.into_any(),
+        Tab::Discussion => {
+            let body =
+                move || Suspend::new(part::review_discussion::shown(feed, discussion, about));
+            loading_piece(body).into_any()
+        }
     };
     let tabs = Tab::ALL
         .into_iter()
@@ -246,7 +269,7 @@ fn Loaded(
         <Title text=format!("Review {id}: {title}")/>
         <Head review/>
         <moved::Moved review/>
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         {since_notice(id, &since.get_value())}
         // A review never changes, so these do not change either.
         {review.read_untracked().not_restored.clone().map(warnings::left_out)}
@@ -263,7 +286,7 @@ fn Loaded(
                 </div>
                 {move || shown()}
             </div>
-            <div class="stack">
+            <div class="stack gate">
                 <gate::Gate feed/>
             </div>
         </div>
@@ -341,17 +364,14 @@ fn ChangeGraph(
     graph: Resource<GraphResult>,
     address: Memo<Address>,
 ) -> impl IntoView {
-    let body = move || {
-        Suspend::new(async move {
-            match graph.await {
-                Ok(Some(first)) => part::review_graph::shown(first, id, address).await,
-                Ok(None) => ().into_any(),
-                Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
-            }
-        })
+    let show = move |found: Option<GraphView>| async move {
+        match found {
+            Some(first) => part::review_graph::shown(first, id, address).await,
+            None => ().into_any(),
+        }
     };
-    view! { <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition> }
-        .into_any()
+    let say = |problem| ready(view! { <ProblemNotice problem=Some(problem)/> }.into_any());
+    load_part(graph, loading_text, show, say)
 }
 
 /// The graph, once it is loaded.

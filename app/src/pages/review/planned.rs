@@ -1,9 +1,11 @@
 //! The planner's report, stage by stage: did, will do, waiting on, blocked by.
 
+use std::future::ready;
+
 use engine::report::{Line, Report, Stage, StageReport};
 use leptos::prelude::*;
 
-use crate::components::{Icon, ProblemNotice, icon};
+use crate::components::{Icon, ProblemNotice, icon, load_part, loading_text};
 use crate::failure::ServerResult;
 
 /// The report. It exists only for the newest version of an open proposal.
@@ -11,26 +13,24 @@ pub(crate) type OfReport = ServerResult<Option<Report>>;
 
 #[component]
 pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {
-    let body = move || {
-        Suspend::new(async move {
-            match report.await {
-                Ok(Some(report)) => {
-                    let stages = report.stages.into_iter().map(stage).collect_view();
-                    view! { <ol class="stages">{stages}</ol> }.into_any()
-                }
-                Ok(None) => view! {
-                    <p class="inside muted">"The plan report is available only for the newest version of an open proposal."</p>
-                }
-                .into_any(),
-                Err(failure) => view! { <ProblemNotice problem=Some(failure.0)/> }.into_any(),
+    let show = |found: Option<Report>| {
+        ready(match found {
+            Some(report) => {
+                let stages = report.stages.into_iter().map(stage).collect_view();
+                view! { <ol class="stages">{stages}</ol> }.into_any()
             }
+            None => view! {
+                <p class="inside muted">"The plan report is available only for the newest version of an open proposal."</p>
+            }
+            .into_any(),
         })
     };
+    let say = |problem| ready(view! { <ProblemNotice problem=Some(problem)/> }.into_any());
     view! {
         <section class="card" aria-label="Plan report">
             <details>
                 <summary class="inside"><h2>"Plan report"</h2> <span class="muted">"on the current target, stage by stage"</span></summary>
-                <Transition fallback=|| view! { <p class="inside muted" role="status">"Loading"</p> }>{move || body()}</Transition>
+                {load_part(report, loading_text, show, say)}
             </details>
         </section>
     }

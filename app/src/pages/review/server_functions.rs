@@ -3,15 +3,16 @@
 #[cfg(feature = "ssr")]
 use api::blueprints::MAX_DOCUMENTS;
 use api::people::{Signature, SignatureRequest};
-use api::reviews::{ChangesSinceView, Discussion, ReviewView, ViewedChanges};
+use api::reviews::{ChangesSinceView, Discussion, ReviewView, ReviewedNoderole, ViewedChanges};
 use api::views::graph::{GraphOptions, GraphView};
 #[cfg(feature = "ssr")]
 use control::people::Permission;
 #[cfg(feature = "ssr")]
 use control::{Lost, ToCommit};
 use engine::blueprint::Anchor;
+use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
-use engine::ids::{BlueprintNumber, CommentId, ReviewId};
+use engine::ids::{BlueprintNumber, CommentId, NodeId, ReviewId};
 use engine::report::Report;
 use leptos::prelude::*;
 
@@ -39,6 +40,17 @@ pub async fn review_graph(id: ReviewId, wish: GraphOptions) -> ServerResult<Grap
 pub async fn review_report(id: ReviewId) -> ServerResult<Option<Report>> {
     let (request, actor) = signed_in()?;
     answer(request.control.review_report(&actor, id).await).await
+}
+
+/// The values and scripts of a noderole in a review.
+#[server(name = ReadReviewedNoderole, prefix = "/call", endpoint = "reviewed_noderole", input = AsJson, output = AsJson)]
+pub async fn reviewed_noderole(
+    id: ReviewId,
+    node: NodeId,
+    noderole: NoderoleKey,
+) -> ServerResult<ReviewedNoderole> {
+    let (request, actor) = signed_in()?;
+    answer(request.control.reviewed_noderole(&actor, id, node, &noderole).await).await
 }
 
 #[server(name = ReadDiscussion, prefix = "/call", endpoint = "discussion", input = AsJson, output = AsJson)]
@@ -137,7 +149,7 @@ pub async fn sign_verdict(
         .await
 }
 
-/// Makes a review's blueprint the next target.
+/// Makes a review's blueprint the next target. Redirects to its rollout.
 #[server(name = Commit, prefix = "/call", endpoint = "commit", output = AsJson)]
 pub async fn commit(
     review: ReviewId,
@@ -146,5 +158,8 @@ pub async fn commit(
 ) -> ServerResult<BlueprintNumber> {
     let (request, actor) = signed_in()?;
     let typed = (!name.is_empty()).then_some(name);
-    answer(request.control.commit(&actor, ToCommit { review, typed, cancel }).await).await
+    let committed =
+        answer(request.control.commit(&actor, ToCommit { review, typed, cancel }).await).await?;
+    leptos_axum::redirect(&crate::addresses::blueprint(committed));
+    Ok(committed)
 }

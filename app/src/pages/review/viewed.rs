@@ -215,7 +215,7 @@ fn enclosing_card(details: &web_sys::Element) -> web_sys::Element {
 }
 
 fn unfold(card: &web_sys::Element) {
-    for details in query_all(card, "details") {
+    for details in query_all(card, "details:not(.runs-with)") {
         let _ = details.set_attribute("open", "");
     }
 }

@@ -63,7 +63,7 @@ fn is_open(state: RunState) -> bool {
 
 #[component]
 fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
-    let (id, cursor) = (first.run.id, first.cursor);
+    let (id, noderole, cursor) = (first.run.id, first.run.noderole, first.cursor);
     let title = format!("Run {id}: {} on {}", first.run.role, first.run.fqdn);
     let log = Log::new(id, &part);
     let feed = Feed::new(first, move || server_functions::run(id));
@@ -77,6 +77,10 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
                         feed.soon();
                     }
                 }
+                // A newer run of the step.
+                Event::Run { run: which, noderole: of, .. } if *of == noderole && *which > id => {
+                    feed.soon();
+                }
                 Event::Reset => {
                     log.pull();
                     feed.now();
@@ -85,12 +89,13 @@ fn Loaded(first: RunView, part: LogPart) -> impl IntoView {
             }
         }
     };
-    use_live().hear(vec![Topic::Run(id)], cursor, hear);
+    use_live().hear(vec![Topic::Run(id), Topic::Runs], cursor, hear);
     let open = Memo::new(move |_| is_open(run.read().run.state));
     view! {
         <Title text=title/>
         <Head feed open/>
-        <ProblemNotice problem=feed.problem()/>
+        <ReplacedBy run/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <EquivalentCommands of=move |_: FormValues| vec![api::calls::run_log(id)]/>
         {move || run.read().run.error.clone().map(|error| view! { <pre class="error" tabindex="0" aria-label="Error">{error}</pre> })}
         <div class="columns run">
@@ -160,6 +165,28 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
         </Dialog>
     }
     .into_any()
+}
+
+/// The newest run of the step, if it is not this one.
+#[component]
+fn ReplacedBy(run: RwSignal<RunView>) -> impl IntoView {
+    let newest = Memo::new(move |_| {
+        let run = run.read();
+        let newest = run.attempts.iter().max_by_key(|attempt| attempt.id)?;
+        (newest.id > run.run.id).then_some((newest.id, newest.state))
+    });
+    let notice = move || {
+        newest.get().map(|(id, state)| {
+            view! {
+                <div class="notice" data-state="todo">
+                    {icon(Icon::Rerun)}
+                    <p><a class="to-newest" href=addresses::run(id)>"Run " {id.0}</a> " replaced this run. " <RunPill state/></p>
+                </div>
+            }
+        })
+    };
+    // The region exists before the notice, so that screen readers announce it.
+    view! { <div role="status">{notice}</div> }.into_any()
 }
 
 #[component]

@@ -44,7 +44,7 @@ fn Shown(first: AccountData, asked: bool) -> impl IntoView {
     let tokens = Signal::derive(move || own.read().1.clone());
     let person = Memo::new(move |_| own.read().0.person.clone());
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <Notices feed/>
         <section class="card" aria-label="Account">
             <header><h2>{move || person.read().name.clone()}</h2></header>

@@ -115,7 +115,10 @@ fn state(passkey: &PasskeyView) -> impl IntoView + use<> {
         return view! { <span class="pill" data-state="warn">{icon(Icon::Todo)} "not confirmed"</span> }.into_any();
     }
     let by = passkey.confirmed_by.clone().map(|by| format!(" by {by}"));
-    view! { <span class="pill" data-state="active">{icon(Icon::Check)} "confirmed"</span> <span class="muted">{by}</span> }
+    let revoked = passkey.confirmer_revoked.map(|at| {
+        view! { <span class="muted">", with a passkey that was revoked "<Moment at=at/></span> }
+    });
+    view! { <span class="pill" data-state="active">{icon(Icon::Check)} "confirmed"</span> <span class="muted">{by}</span>{revoked} }
         .into_any()
 }
 

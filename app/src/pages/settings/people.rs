@@ -84,6 +84,7 @@ impl ListPage for AllAccounts {
             kind: Some(self.kind),
             disabled,
             sort,
+            limit: None,
             after,
         })
         .await

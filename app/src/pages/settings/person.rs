@@ -87,7 +87,7 @@ fn Shown(first: Found) -> impl IntoView {
     };
     view! {
         <Title text=name.clone()/>
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         {move || no_grants_warning(&person.read().grants, format!("#{GRANTS_ID}"))}
         <section class="card" aria-label="Account">
             <header><h2>{name}</h2></header>
@@ -180,7 +180,7 @@ fn Access(id: PersonId, feed: Feed<Found>) -> impl IntoView {
     let changes = Memo::new(move |_| found.read().0.access_changes.clone());
     let limited = move || {
         let line = |limit: api::people::AccessLimitView| {
-            view! { <li>"Approvals do not count on changes of " <b>{limit.admin}</b> " until " <Moment at=limit.until/> ", unless another admin confirms the access."</li> }
+            view! { <li>"Access from " <b>{limit.admin}</b> ": until " <Moment at=limit.until/> ", neither person's approvals count on changes of the other, unless another admin confirms the access."</li> }
         };
         let limits = limits.get();
         (!limits.is_empty()).then(|| {
@@ -238,6 +238,7 @@ fn changed(change: &AccessChangeView) -> String {
         ("enabled", _) => "account enabled".to_owned(),
         ("link", _) => "sign-in link created".to_owned(),
         ("reset", _) => "password set with a sign-in link".to_owned(),
+        ("token", _) => "API token created".to_owned(),
         ("factor_removed", _) => "second factor removed".to_owned(),
         (other, _) => other.to_owned(),
     }
@@ -257,7 +258,7 @@ fn Grants(
         <section class="card" id=GRANTS_ID aria-label="Permissions">
             <header><h2>"Permissions"</h2></header>
             <div class="inside">
-                <p class="muted">"A new reviewer or admin is signed out everywhere and must sign in again. A revoked permission ends with the next request."</p>
+                <p class="muted">"A new reviewer or admin is signed out everywhere and must sign in again, except in the session that makes this change. A revoked permission ends with the next request."</p>
                 <ActionForm action=change attr:class="form">
                     <input type="hidden" name="person" value=id.to_string()/>
                     <input type="hidden" name="version" value=move || person.read().version.to_string()/>

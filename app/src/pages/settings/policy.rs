@@ -70,7 +70,7 @@ fn Shown(first: Both, may_propose: bool) -> impl IntoView {
         view! { "Policy " {view.number.0} ", since " <Moment at=view.since/> ", " {by} {link} }
     };
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <section class="card" aria-labelledby="policy-title">
             <header><h2 id="policy-title">"Approvals that a change needs"</h2></header>
             <table class="table">

@@ -1,6 +1,8 @@
 //! The background tasks of servers and workers, below the list of workers.
 
 use api::At;
+#[cfg(feature = "ssr")]
+use api::background_tasks::BackgroundTasksQuery;
 use api::background_tasks::{BackgroundTaskView, BackgroundTasks, ProcessKind};
 use engine::counting::{duration, many, period};
 use leptos::prelude::*;
@@ -45,7 +47,7 @@ fn List(first: BackgroundTasks) -> impl IntoView {
         more.then(|| view! { <p class="inside muted">"More tasks exist. Failing tasks are listed first."</p> })
     };
     view! {
-        <ProblemNotice problem=feed.problem()/>
+        <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         {none}
         <table class="table folds" hidden=move || tasks.read().is_empty()>
             <thead>
@@ -135,7 +137,7 @@ fn until(now: At, at: At) -> String {
 #[server(name = ReadBackgroundTasks, prefix = "/call", endpoint = "background_tasks", input = AsJson, output = AsJson)]
 pub async fn background_tasks() -> ServerResult<BackgroundTasks> {
     let (request, actor) = signed_in()?;
-    answer(request.control.background_tasks(&actor).await).await
+    answer(request.control.background_tasks(&actor, &BackgroundTasksQuery::default()).await).await
 }
 
 #[cfg(test)]

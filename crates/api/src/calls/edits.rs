@@ -95,12 +95,12 @@ fn on_version(proposal: ProposalId, version: i32, verb: &str) -> Call {
     call.version(version)
 }
 
-/// Undoes the last edit.
+/// Undoes the edits of the last request.
 pub fn undo(proposal: ProposalId, version: i32) -> Call {
     on_version(proposal, version, "undo")
 }
 
-/// Redoes the last undone edit.
+/// Redoes the edits that were undone last.
 pub fn redo(proposal: ProposalId, version: i32) -> Call {
     on_version(proposal, version, "redo")
 }

@@ -124,10 +124,6 @@ fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) 
         filters.iter().map(|(word, value)| format!("{word}={}", encoded(value))).collect();
     let url = if pairs.is_empty() { path } else { format!("{path}?{}", pairs.join("&")) };
     let call = Call::get(url);
-    // The command takes dates as text, the query takes milliseconds.
-    if filters.iter().any(|(word, _)| matches!(*word, "since" | "until")) {
-        return call;
-    }
     let call = name
         .into_iter()
         .fold(call.words(list.words().iter().copied()), |call, name| call.word(name));

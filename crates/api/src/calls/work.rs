@@ -6,6 +6,7 @@ use engine::ids::{
     BlueprintNumber, CommentId, DeploymentName, NoderoleId, ReviewId, RoleName, RunId,
 };
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::shell::encoded;
 use super::{Body, Call};
@@ -17,6 +18,16 @@ pub fn hold(deployment: &DeploymentName, on_hold: bool, reason: &str) -> Call {
     Call::post(format!("/deployments/{name}/hold"))
         .json(json!({ "on_hold": on_hold, "reason": reason }))
         .words(["deployment", verb, name])
+        .option("reason", reason)
+}
+
+/// Drains a worker, or ends its drain.
+pub fn drain(worker: Uuid, drain: bool, reason: &str) -> Call {
+    let verb = if drain { "drain" } else { "resume" };
+    Call::post(format!("/workers/{worker}/{verb}"))
+        .json(json!({ "reason": reason }))
+        .words(["workers", verb])
+        .word(worker.to_string())
         .option("reason", reason)
 }
 
@@ -166,6 +177,23 @@ pub fn retry(id: NoderoleId, reason: &str) -> Call {
         .words(["noderole", "retry"])
         .word(id.to_string())
         .option("reason", reason)
+}
+
+/// Shows the rollout of a blueprint.
+pub fn blueprint_progress(blueprint: BlueprintNumber) -> Call {
+    Call::get(format!("/blueprints/{blueprint}/progress"))
+        .words(["blueprint", "progress"])
+        .word(blueprint.to_string())
+}
+
+/// Retries the failed steps of a blueprint.
+pub fn retry_failed(blueprint: BlueprintNumber, reason: &str, destructive: bool) -> Call {
+    Call::post(format!("/blueprints/{blueprint}/retry"))
+        .json(json!({ "reason": reason, "destructive": destructive }))
+        .words(["blueprint", "retry"])
+        .word(blueprint.to_string())
+        .option("reason", reason)
+        .switch("destructive", destructive)
 }
 
 /// Imports a folder of barclamps. The request body is a JSON object from path to text.

@@ -12,11 +12,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::deployments::AttribView;
+use crate::listing::Limit;
 use crate::proposals::ProposalView;
 use crate::runs::{StateCounts, StepState};
 
 /// Maximum number of noderoles in a cell of the board. The rest is shown as a count.
 pub const MAX_NODEROLES_PER_CELL: usize = 24;
+
+/// Filters of a board.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct BoardQuery {
+    /// Only noderoles that are not ACTIVE. The counts by state still include all.
+    pub not_active: bool,
+}
 
 /// The board of a deployment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -144,15 +154,22 @@ pub struct BoardRole {
     pub proposed: bool,
     /// The deployment's data for the role, with the draft's edits.
     pub data: Value,
+    /// The person whose edit in the draft sets the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_by: Option<String>,
     /// Default values from the role's template, with secrets masked.
     #[serde(default)]
     pub defaults: Value,
     /// Schemas of the role's attributes.
     pub attribs: Vec<AttribView>,
-    /// Its noderoles, at most 24.
+    /// Its noderoles, at most 24. Those that failed come first, then by name of the node.
     pub noderoles: Vec<BoardNoderole>,
     /// Number of further noderoles.
     pub more: usize,
+    /// Steps of the noderoles that are left out. Together with the listed noderoles they are all of
+    /// the role's steps.
+    #[serde(default)]
+    pub omitted: StateCounts,
 }
 
 /// A noderole in a cell of the board.
@@ -200,6 +217,43 @@ pub struct TrayNode {
     pub noderoles: usize,
 }
 
+/// Nodes of a tray to show, by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TrayFilter {
+    #[default]
+    All,
+    /// Nodes without roles.
+    Free,
+    /// Nodes that do not respond.
+    Dead,
+}
+
+impl TrayFilter {
+    /// Whether a node matches. `text` is a part of its name or of its deployment's name.
+    pub fn fits(self, node: &TrayNode, text: &str) -> bool {
+        let is_one = match self {
+            Self::All => true,
+            Self::Free => node.noderoles == 0,
+            Self::Dead => !node.alive,
+        };
+        let text = text.trim().to_lowercase();
+        is_one && (node.fqdn.contains(&text) || node.deployment.as_str().contains(&text))
+    }
+}
+
+/// Nodes of a tray that match a filter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrayNodes {
+    /// The first nodes by name, at most 200.
+    pub nodes: Vec<TrayNode>,
+    /// Number of further nodes.
+    pub more: usize,
+}
+
+/// Maximum number of nodes that a search in a tray returns.
+pub const MAX_FOUND_NODES: usize = 200;
+
 /// Maximum number of noderoles in a list of one role.
 pub const MAX_NODES_WITH_ROLE: usize = 1_000;
 
@@ -219,12 +273,15 @@ pub struct RoleNoderolesQuery {
     /// Id of the last noderole of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<NoderoleId>,
+    /// Maximum number of noderoles on the page, from 1 to 200 (default 1,000).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
 }
 
 impl RoleNoderolesQuery {
     /// Selects all noderoles of the deployment's own role.
     pub fn of(role: RoleName) -> Self {
-        Self { role, of_ancestor: None, node: String::new(), after: None }
+        Self { role, of_ancestor: None, node: String::new(), after: None, limit: None }
     }
 }
 
@@ -232,7 +289,7 @@ impl RoleNoderolesQuery {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RoleNoderoles {
-    /// The noderoles by node name, with the draft's, at most 1,000.
+    /// The noderoles by node name, with the draft's, at most 1,000 without a `limit`.
     pub noderoles: Vec<BoardNoderole>,
     /// Number of further noderoles. To get them, pass the last noderole's id as `after`.
     pub more: usize,
@@ -326,4 +383,30 @@ pub struct PlannerView {
     pub next: u32,
     /// Hash of the edits' effects.
     pub effects: Hash,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn tray_is_filtered_by_name_deployment_and_state() {
+        let node = TrayNode {
+            node: NodeId(Uuid::from_u128(1)),
+            fqdn: "db-1.rack2.example.com".into(),
+            short: "db-1".into(),
+            deployment: DeploymentName::parse("storage").unwrap(),
+            alive: true,
+            noderoles: 0,
+        };
+        assert!(
+            TrayFilter::All.fits(&node, " Rack2 ")
+                && TrayFilter::Free.fits(&node, "stor")
+                && TrayFilter::All.fits(&node, "")
+        );
+        assert!(!TrayFilter::All.fits(&node, "rack3") && !TrayFilter::Dead.fits(&node, ""));
+        let busy = TrayNode { noderoles: 2, alive: false, ..node };
+        assert!(!TrayFilter::Free.fits(&busy, "") && TrayFilter::Dead.fits(&busy, "db"));
+    }
 }

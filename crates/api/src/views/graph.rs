@@ -1,4 +1,4 @@
-//! The graph of a deployment or of a review, folded for display.
+//! The graph of the cluster, of a deployment or of a review, folded for display.
 
 use engine::cluster::EdgeKind;
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, RoleName};
@@ -30,10 +30,12 @@ pub enum Appearance {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GraphView {
-    /// Name of the deployment.
-    pub deployment: DeploymentName,
-    /// Id of the deployment, for live stream topics.
-    pub deployment_id: DeploymentId,
+    /// Name of the deployment. Absent in the graph of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment: Option<DeploymentName>,
+    /// Id of the deployment, for live stream topics. Absent in the graph of the cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deployment_id: Option<DeploymentId>,
     /// The blueprint whose graph is shown, if it is not the current one. Such a graph has no
     /// states.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +50,8 @@ pub struct GraphView {
     pub total_edges: usize,
     /// Number of the last wave of the whole graph.
     pub waves: u32,
-    /// Set if the requested graph is too large: the parts that stay folded, and advice.
+    /// Set if the requested graph is too large: the parts that stay folded or are left out, and
+    /// advice.
     pub cut: Option<String>,
     /// The marked path, if one was requested.
     pub trail: Option<GraphTrail>,
@@ -161,9 +164,16 @@ pub struct GraphOptions {
     pub trail: Option<TrailOptions>,
     /// Whether to show only the noderoles of the marked path, individually.
     pub only_trail: bool,
-    /// Blueprint number. A deployment's graph is shown as of this blueprint. Default: the newest
-    /// one that has the deployment.
+    /// Blueprint number. The graph of the cluster or of a deployment is shown as of this
+    /// blueprint. Default: the newest one that has the deployment.
     pub blueprint: Option<BlueprintNumber>,
+}
+
+impl GraphView {
+    /// The name of the graph: the deployment's, or `cluster`.
+    pub fn name(&self) -> &str {
+        self.deployment.as_ref().map_or("cluster", DeploymentName::as_str)
+    }
 }
 
 impl GraphOptions {

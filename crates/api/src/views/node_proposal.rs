@@ -44,8 +44,13 @@ pub struct NodeRole {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DraftedNoderole {
+    /// The version of the proposal.
+    pub version: i32,
     /// Its user data, with the proposal's edits.
     pub data: Value,
+    /// The person whose edit in the proposal sets the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data_by: Option<String>,
     /// Values that apply without user data, with secrets masked.
     pub defaults: Value,
     /// Schemas of the role's attributes.

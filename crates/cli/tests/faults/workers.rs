@@ -59,10 +59,25 @@ async fn waits_for_a_person(world: &World, run: i64) {
     assert_eq!(judge(&unasked).count(Kind::DestroyedTwice), 1, "had nobody asked");
 }
 
+/// The next worker continues the run, so its result is known.
 #[tokio::test]
-async fn destructive_run_of_killed_worker_needs_person() {
+async fn destructive_run_of_killed_worker_is_adopted() {
     let (mut world, run) = destroying(1).await;
     world.workers.clear();
+    world.start_worker();
+    world.until(1, &format!("run WHERE id = {run} AND adoptions = 1")).await;
+    world.keep(0, "wipe", false);
+    world.converged(2).await;
+    all_is_well(&world).await;
+    assert_eq!(world.count("run r JOIN step s ON s.id = r.step_id WHERE s.destructive").await, 1);
+}
+
+#[tokio::test]
+async fn destructive_run_that_is_not_adopted_needs_person() {
+    let (mut world, run) = destroying(1).await;
+    world.workers.clear();
+    let exhausted = "UPDATE run SET adoptions = 5 WHERE state = 'running'";
+    sqlx::query(exhausted).execute(&world.admin).await.unwrap();
     world.start_worker();
     waits_for_a_person(&world, run).await;
 }
@@ -97,17 +112,16 @@ async fn destructive_run_of_two_workers_starts_once() {
 }
 
 #[tokio::test]
-async fn killed_worker_is_replaced_and_run_restarts() {
+async fn run_of_killed_worker_is_adopted() {
     let (mut world, run) = under_way(1).await;
     world.workers.clear();
     world.start_worker();
-    let again = world.started(0, "base", run).await;
+    world.until(1, &format!("run WHERE id = {run} AND adoptions = 1")).await;
     world.keep(0, "base", false);
     world.converged(4).await;
     all_is_well(&world).await;
-    let lost = format!("run WHERE id = {run} AND outcome = 'lost'");
-    assert_eq!(world.count(&lost).await, 1);
-    assert!(again > run);
+    assert_eq!(world.count(&format!("run WHERE id = {run} AND outcome = 'succeeded'")).await, 1);
+    assert_eq!(world.count("run WHERE outcome <> 'succeeded'").await, 0);
 }
 
 #[tokio::test]
@@ -116,10 +130,11 @@ async fn suspended_worker_loses_its_run() {
     let sleeper = world.workers.remove(0);
     sleeper.signal(Signal::SIGSTOP);
     world.start_worker();
-    let again = world.started(0, "base", run).await;
-    // The worker resumes while the other one has the step, and again later. Its results are not
-    // applied.
+    world.until(1, &format!("run WHERE id = {run} AND adoptions = 1")).await;
+    // The worker resumes while the other one has the run, and ends it on the node. The other one
+    // does not take that for a result.
     sleeper.signal(Signal::SIGCONT);
+    let again = world.started(0, "base", run).await;
     tokio::time::sleep(LEASE / 2).await;
     world.keep(0, "base", false);
     world.converged(4).await;

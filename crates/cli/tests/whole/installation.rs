@@ -305,6 +305,21 @@ impl Installation {
         }
     }
 
+    /// Waits until a query counts this number of rows.
+    pub async fn counts(&self, query: &'static str, expected: i64) {
+        let admin = self.admin().await;
+        let begun = Instant::now();
+        loop {
+            let found: i64 = sqlx::query_scalar(query).fetch_one(&admin).await.unwrap();
+            if found == expected {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{query} is {found} and not {expected}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        admin.close().await;
+    }
+
     /// Waits until this number of noderoles of a role has a state.
     pub async fn reaches(&self, role: &str, state: &str, count: i64) {
         let admin = self.admin().await;

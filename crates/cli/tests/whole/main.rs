@@ -8,3 +8,4 @@ mod canary;
 mod installation;
 mod proof;
 mod restoring;
+mod stack;

@@ -11,7 +11,7 @@ use crate::catalog::import::ImportFiles;
 use crate::client::{Client, ListOptions};
 use crate::exit::{Failure, Outcome};
 use crate::output::list::{List, word};
-use crate::output::{moment, plain, said};
+use crate::output::{plain, said};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Barclamp {
@@ -93,14 +93,14 @@ pub(crate) fn barclamp_list() -> List {
         items: "versions",
         cursor: "after",
         columns: &[
-            ("BARCLAMP", |v| word(v, "barclamp")),
-            ("VERSION", |v| word(v, "version")),
-            ("CONTENT", |v| word(v, "hash").chars().take(8).collect()),
-            ("ROLES", |v| word(v, "roles")),
-            ("USED BY", |v| word(v, "used_by")),
-            ("IMPORTED", |v| moment(&v["imported"])),
-            ("BY", |v| word(v, "by")),
-            ("REMOVED", |v| word(v, "disappeared")),
+            ("BARCLAMP", |v, _| word(v, "barclamp")),
+            ("VERSION", |v, _| word(v, "version")),
+            ("CONTENT", |v, _| word(v, "hash").chars().take(8).collect()),
+            ("ROLES", |v, _| word(v, "roles")),
+            ("USED BY", |v, _| word(v, "used_by")),
+            ("IMPORTED", |v, o| o.time(&v["imported"])),
+            ("BY", |v, _| word(v, "by")),
+            ("REMOVED", |v, _| word(v, "disappeared")),
         ],
         none: "No barclamps found.",
     }
@@ -112,10 +112,10 @@ pub(crate) fn import_list() -> List {
         items: "imports",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "id")),
-            ("TIME", |v| moment(&v["at"])),
-            ("BY", |v| actor_name(v["by"].as_str()).to_owned()),
-            ("BARCLAMPS", |v| {
+            ("ID", |v, _| word(v, "id")),
+            ("TIME", |v, o| o.time(&v["at"])),
+            ("BY", |v, _| actor_name(v["by"].as_str()).to_owned()),
+            ("BARCLAMPS", |v, _| {
                 let versions = v["barclamps"].as_array().map(Vec::as_slice).unwrap_or_default();
                 let named = versions.iter().map(|one| {
                     let known = if one["new"] == Value::Bool(true) { "" } else { " (known)" };
@@ -123,10 +123,10 @@ pub(crate) fn import_list() -> List {
                 });
                 named.collect::<Vec<_>>().join(", ")
             }),
-            ("FINDINGS", |v| {
+            ("FINDINGS", |v, _| {
                 v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
             }),
-            ("REMOVED", |v| {
+            ("REMOVED", |v, _| {
                 v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
             }),
         ],

@@ -134,8 +134,8 @@ fn find_script<'r>(role: &'r CatalogRole, wanted: Option<&str>) -> Outcome<&'r S
 /// Prints a script unchanged, except for control sequences.
 fn print_script(client: &Client, hash: &str) -> Outcome {
     let text = client.server.text(&format!("/scripts/{}", part(hash)))?;
-    match (client.output.json, client.output.is_terminal()) {
-        (true, _) => client.output.json(&json!({"hash": hash, "text": text})),
+    match (client.output.is_document(), client.output.is_terminal()) {
+        (true, _) => client.output.document(&json!({"hash": hash, "text": text})),
         (false, true) => client.output.write(&sanitize_lines(&text)),
         (false, false) => client.output.raw(&text),
     }
@@ -243,14 +243,14 @@ pub(crate) fn role_list() -> List {
         items: "roles",
         cursor: "after",
         columns: &[
-            ("ROLE", |v| word(v, "name")),
-            ("BARCLAMP", |v| word(v, "barclamp")),
-            ("VERSION", |v| word(v, "version")),
-            ("JIG", |v| word(v, "jig")),
-            ("REQUIRES", |v| word(v, "requires")),
-            ("DEPLOYMENTS", |v| word(v, "deployments")),
-            ("NODEROLES", |v| word(v, "noderoles")),
-            ("DESCRIPTION", |v| word(v, "description")),
+            ("ROLE", |v, _| word(v, "name")),
+            ("BARCLAMP", |v, _| word(v, "barclamp")),
+            ("VERSION", |v, _| word(v, "version")),
+            ("JIG", |v, _| word(v, "jig")),
+            ("REQUIRES", |v, _| word(v, "requires")),
+            ("DEPLOYMENTS", |v, _| word(v, "deployments")),
+            ("NODEROLES", |v, _| word(v, "noderoles")),
+            ("DESCRIPTION", |v, _| word(v, "description")),
         ],
         none: "No roles found.",
     }
@@ -273,7 +273,7 @@ mod tests {
             "wants": [], "required_by": ["proxy", "web-ready"], "namesakes": [],
             "versions": [{"version": "3", "same": true, "used_by": ["web"]}, {"version": "2", "same": false, "used_by": []}],
             "bound": [{"deployment": "web", "noderoles": 12}]});
-        let text = role_text(&view, OutputFormat::new(false));
+        let text = role_text(&view, OutputFormat::default());
         for line in [
             "Role app: of demo 3\n",
             "  description  An application\n",
@@ -291,7 +291,7 @@ mod tests {
             "{text}"
         );
         assert_eq!(
-            role_text(&json!({"of": "another"}), OutputFormat::new(false)),
+            role_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
             "printed as an outline"
         );

@@ -1,4 +1,4 @@
-//! Graphs of noderoles: of a deployment, and of the changes of a review.
+//! Graphs of noderoles: of the cluster, of a deployment, and of the changes of a review.
 //!
 //! The server selects, folds and marks the vertices, with the same query parameters as on the page.
 //! This module prints a graph as a table in topological order: each vertex is below its
@@ -48,7 +48,7 @@ pub(crate) struct GraphArgs {
     /// Show only the marked path, with noderoles individually
     #[arg(long, value_parser = ["trail"])]
     only: Option<String>,
-    /// Show a deployment's graph as of this blueprint
+    /// Show the graph of the cluster or of a deployment as of this blueprint
     #[arg(long, value_name = "N", value_parser = names::blueprint)]
     blueprint: Option<i64>,
     #[command(flatten)]
@@ -83,7 +83,7 @@ fn text(response: &Value, output: OutputFormat) -> String {
         told.blueprint.map(|target| format!(", in blueprint {target}")).unwrap_or_default();
     let mut text = format!(
         "{} {}, {}, last wave {}{blueprint_text}\n",
-        output.heading(&format!("{}:", told.deployment)),
+        output.heading(&format!("{}:", told.name())),
         many(told.noderoles, "noderole"),
         many(told.total_edges, "edge"),
         told.waves
@@ -236,7 +236,7 @@ mod tests {
             json!({"summary": "The longest path.", "noderoles": 3, "path": way}),
         );
         assert_eq!(
-            text(&shown, OutputFormat::new(false)),
+            text(&shown, OutputFormat::default()),
             "web: 4 noderoles, 1 edge, last wave 2, in blueprint 3\nToo much for one picture.\nThe \
              longest path.\n  proxy on n1, 12 ms\nWAVE  MARKED  ROLE         DEPLOYMENT  \
              STATE              DEPENDS ON   KEY\n0     yes     proxy on n1  web         \
@@ -244,14 +244,14 @@ mod tests {
              ACTIVE, 1 ERROR  proxy on n1  web:app\n"
         );
         assert!(
-            text(&graph(&[], &[], Value::Null), OutputFormat::new(false))
+            text(&graph(&[], &[], Value::Null), OutputFormat::default())
                 .ends_with("No matching noderoles.\n")
         );
         let mut nothing = graph(&[], &[], Value::Null);
         nothing["noderoles"] = json!(0);
-        assert!(text(&nothing, OutputFormat::new(false)).ends_with("No noderoles yet.\n"));
+        assert!(text(&nothing, OutputFormat::default()).ends_with("No noderoles yet.\n"));
         assert_eq!(
-            text(&json!({"of": "another"}), OutputFormat::new(false)),
+            text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
             "printed as an outline"
         );
@@ -265,7 +265,7 @@ mod tests {
             let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "removed": gone});
             text(
                 &graph(&[app.clone(), proxy.clone()], &[edge], Value::Null),
-                OutputFormat::new(false),
+                OutputFormat::default(),
             )
         };
         assert!(

@@ -4,22 +4,29 @@ pub(crate) mod graph;
 
 use std::ops::RangeInclusive;
 
+use api::listing::MAX_LIMIT;
 use api::views::board::{Board, RoleNoderoles};
 use clap::Subcommand;
 use engine::catalog::read::MAX_PRIORITY;
 use engine::counting::many;
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, RoleName};
+use engine::plan::edit;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use crate::address::{Query, part};
 use crate::args::ReasonArgs;
 use crate::client::{Client, ListOptions, WatchOption};
 use crate::deployments::graph::GraphArgs;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{OutputFormat, plain, said, steps};
+use crate::proposals::apply;
+use crate::proposals::apply::ProposeArgs;
+use crate::proposals::edits::Step;
 use crate::server::Server;
 
 /// Valid priorities of a deployment.
@@ -64,8 +71,64 @@ pub(crate) enum Deployment {
         /// Only this node
         #[arg(long, value_name = "NAME")]
         node: Option<String>,
+        /// Maximum number of noderoles [default: all]
+        #[arg(long, value_name = "N", value_parser = names::from_one::<usize>,
+              allow_negative_numbers = true)]
+        limit: Option<usize>,
         #[command(flatten)]
         again: WatchOption,
+    },
+    /// Propose to create a deployment
+    Create {
+        /// Name of the new deployment
+        name: DeploymentName,
+        /// Name of the parent
+        #[arg(long, value_name = "NAME", default_value = "system")]
+        parent: String,
+        #[command(flatten)]
+        propose: ProposeArgs,
+    },
+    /// Propose to remove an empty deployment
+    Remove {
+        /// Name of the deployment
+        name: String,
+        #[command(flatten)]
+        propose: ProposeArgs,
+    },
+    /// Propose to add roles to a deployment, so that they can be bound there
+    AddRole {
+        /// Name of the deployment
+        name: String,
+        /// Names of the roles
+        #[arg(required = true, value_name = "ROLE")]
+        roles: Vec<RoleName>,
+        #[command(flatten)]
+        propose: ProposeArgs,
+    },
+    /// Propose to remove roles from a deployment
+    RemoveRole {
+        /// Name of the deployment
+        name: String,
+        /// Names of the roles
+        #[arg(required = true, value_name = "ROLE")]
+        roles: Vec<RoleName>,
+        #[command(flatten)]
+        propose: ProposeArgs,
+    },
+    /// Propose to use a version of a barclamp in a deployment and its descendants
+    UseVersion {
+        /// Name of the deployment
+        name: String,
+        /// Name of the barclamp
+        barclamp: BarclampName,
+        /// Version of the barclamp, from `gantry barclamp list`
+        #[arg(required_unless_present = "inherit")]
+        version: Option<String>,
+        /// Use the version of the ancestors again
+        #[arg(long, conflicts_with = "version")]
+        inherit: bool,
+        #[command(flatten)]
+        propose: ProposeArgs,
     },
     /// Open a proposal on a deployment, or join the open one
     Propose {
@@ -129,7 +192,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             names::deployment(server, name)?;
             graph::graph(client, &format!("/deployments/{}/graph", part(name)), wanted)
         }
-        Deployment::Noderoles { name, role, of_ancestor, node, again } => {
+        Deployment::Noderoles { name, role, of_ancestor, node, limit, again } => {
             names::deployment(server, name)?;
             let node = node
                 .as_deref()
@@ -141,7 +204,36 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
                 .with("role", role.as_str())
                 .with("of_ancestor", of_ancestor)
                 .with("node", &node);
-            client.show(*again, || nodes_with_role(server, &place, &query), nodes_with_role_text)
+            let ask = || nodes_with_role(server, &place, &query, *limit);
+            client.show(*again, ask, nodes_with_role_text)
+        }
+        Deployment::Create { name, parent, propose } => create(client, name, parent, propose),
+        Deployment::Remove { name, propose } => remove(client, name, propose),
+        Deployment::AddRole { name, roles, propose } => {
+            let current = apply::current(server, name)?;
+            let (deployment, board) = (current.board.id, &current.board);
+            let missing = roles
+                .iter()
+                .filter(|role| !apply::own_roles(board).any(|there| there.role == **role));
+            let step = |role: &RoleName| Step {
+                edit: edit::AddRole { deployment, role: role.clone() }.into(),
+                says: format!("+ role {role}"),
+            };
+            let steps: Vec<Step> = missing.map(step).collect();
+            apply::propose_one(client, &current, &steps, propose)
+        }
+        Deployment::RemoveRole { name, roles, propose } => {
+            let current = apply::current(server, name)?;
+            let deployment = current.board.id;
+            let step = |role: &RoleName| Step {
+                edit: edit::RemoveRole { deployment, role: role.clone() }.into(),
+                says: format!("- role {role}"),
+            };
+            let steps: Vec<Step> = roles.iter().map(step).collect();
+            apply::propose_one(client, &current, &steps, propose)
+        }
+        Deployment::UseVersion { name, barclamp, version, inherit: _, propose } => {
+            use_version(client, name, barclamp, version.as_deref(), propose)
         }
         Deployment::Propose { name } => {
             let response = post(name, "proposals", json!({}))?;
@@ -189,10 +281,78 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
     }
 }
 
-/// Reads all noderoles of a role, page by page.
-fn nodes_with_role(server: &Server, place: &str, query: &Query) -> Outcome<Value> {
+fn create(client: &Client, name: &DeploymentName, parent: &str, propose: &ProposeArgs) -> Outcome {
+    let current = apply::current(&client.server, parent)?;
+    let create = edit::CreateDeployment {
+        id: DeploymentId(Uuid::new_v4()),
+        phantom: NodeId(Uuid::new_v4()),
+        name: name.clone(),
+        parent: current.board.id,
+    };
+    let step = Step { edit: create.into(), says: format!("+ deployment {name}") };
+    apply::propose_one(client, &current, &[step], propose)
+}
+
+/// A proposal on the parent removes a deployment.
+fn remove(client: &Client, name: &str, propose: &ProposeArgs) -> Outcome {
+    let removed = apply::current(&client.server, name)?.board;
+    let Some(parent) = removed.ancestors.last() else {
+        return Err(Failure::Usage(format!(
+            "Deployment {name:?} is the root and can't be removed."
+        )));
+    };
+    let step = Step {
+        edit: edit::RemoveDeployment { deployment: removed.id }.into(),
+        says: format!("- deployment {name}"),
+    };
+    let current = apply::current(&client.server, parent.as_str())?;
+    apply::propose_one(client, &current, &[step], propose)
+}
+
+/// Proposes a version of a barclamp, or the inherited one.
+fn use_version(
+    client: &Client,
+    name: &str,
+    barclamp: &BarclampName,
+    version: Option<&str>,
+    propose: &ProposeArgs,
+) -> Outcome {
+    let current = apply::current(&client.server, name)?;
+    let (deployment, barclamp) = (current.board.id, barclamp.clone());
+    let step = match version {
+        None => Step {
+            says: format!("- own version of {barclamp}"),
+            edit: edit::InheritBarclamp { deployment, barclamp }.into(),
+        },
+        Some(version) => {
+            let hash = apply::version_hash(&client.server, &barclamp, version)?;
+            let hash = hash.ok_or_else(|| {
+                Failure::Nothing(format!(
+                    "Barclamp {barclamp} has no version {version:?}.\nList all versions with \
+                     `gantry barclamp list`."
+                ))
+            })?;
+            Step {
+                says: format!("+ version {version} of {barclamp}"),
+                edit: edit::UseBarclamp { deployment, barclamp, version: hash }.into(),
+            }
+        }
+    };
+    apply::propose_one(client, &current, &[step], propose)
+}
+
+/// Reads the noderoles of a role up to the limit, page by page.
+fn nodes_with_role(
+    server: &Server,
+    place: &str,
+    query: &Query,
+    limit: Option<usize>,
+) -> Outcome<Value> {
+    let most = limit.unwrap_or(usize::MAX);
+    let page = limit.filter(|limit| *limit <= MAX_LIMIT).and_then(|n| i64::try_from(n).ok());
+    let query = query.clone().with("limit", page);
     let mut whole: RoleNoderoles = server.read(&query.behind(place))?;
-    while whole.more > 0 {
+    while whole.more > 0 && whole.noderoles.len() < most {
         let Some(last) = whole.noderoles.last().map(|noderole| noderole.noderole.to_string())
         else {
             break;
@@ -202,6 +362,8 @@ fn nodes_with_role(server: &Server, place: &str, query: &Query) -> Outcome<Value
         whole.more = if page.noderoles.is_empty() { 0 } else { page.more };
         whole.noderoles.extend(page.noderoles);
     }
+    whole.more += whole.noderoles.len().saturating_sub(most);
+    whole.noderoles.truncate(most);
     Ok(serde_json::to_value(&whole).unwrap_or_default())
 }
 
@@ -223,7 +385,11 @@ fn nodes_with_role_text(value: &Value, output: OutputFormat) -> String {
             noderole.noderole.to_string(),
         ]);
     }
-    table.text(output)
+    let more = match told.more {
+        0 => String::new(),
+        more => format!("{} more. Show them with a higher --limit.\n", many(more, "noderole")),
+    };
+    table.text(output) + &more
 }
 
 /// A board as text. An answer with an unknown form is printed as an outline.
@@ -291,17 +457,17 @@ pub(crate) fn deployment_list() -> List {
         items: "deployments",
         cursor: "after",
         columns: &[
-            ("NAME", |v| {
+            ("NAME", |v, _| {
                 " ".repeat(
                     2 * usize::try_from(v["depth"].as_u64().unwrap_or_default())
                         .unwrap_or_default(),
                 ) + &word(v, "name")
             }),
-            ("NODES", |v| word(v, "nodes")),
-            ("STEPS", |v| steps(&v["steps"])),
-            ("PROPOSAL", |v| word(v, "proposal")),
-            ("REVIEW", |v| word(v, "review")),
-            ("BLUEPRINT", |v| word(v, "blueprint")),
+            ("NODES", |v, _| word(v, "nodes")),
+            ("STEPS", |v, _| steps(&v["steps"])),
+            ("PROPOSAL", |v, _| word(v, "proposal")),
+            ("REVIEW", |v, _| word(v, "review")),
+            ("BLUEPRINT", |v, _| word(v, "blueprint")),
         ],
         none: "No deployments found.",
     }
@@ -313,16 +479,16 @@ mod tests {
 
     #[test]
     fn role_nodes_are_listed_with_pending_removal() {
-        let id = uuid::Uuid::nil();
+        let id = Uuid::nil();
         let noderole = json!({"noderole": id, "node": id, "fqdn": "n1.demo", "short": "n1", "state": "active", "required_by": null,
             "changed": false, "removed": true, "alive": true, "error": null});
         let text = nodes_with_role_text(
             &json!({"noderoles": [noderole], "more": 0}),
-            OutputFormat::new(false),
+            OutputFormat::default(),
         );
         assert!(text.contains("n1.demo  ACTIVE, to be removed"), "{text}");
         let none =
-            nodes_with_role_text(&json!({"noderoles": [], "more": 0}), OutputFormat::new(false));
+            nodes_with_role_text(&json!({"noderoles": [], "more": 0}), OutputFormat::default());
         assert_eq!(none, "No nodes have this role.\n");
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod tokens;
 use api::nodes::NodeChange;
 use clap::{Args, Subcommand};
 use engine::ids::NodeId;
+use engine::plan::edit;
 use serde_json::{Map, Value, json};
 use ureq::http::Method;
 
@@ -20,7 +21,10 @@ use crate::nodes::text::node_text;
 use crate::nodes::tokens::{NodeToken, node_token};
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{moment, plain, said, steps};
+use crate::output::{plain, said, steps};
+use crate::proposals::apply;
+use crate::proposals::apply::ProposeArgs;
+use crate::proposals::edits::Step;
 use crate::server::{RequestOptions, taken};
 
 #[derive(Debug, Subcommand)]
@@ -41,7 +45,7 @@ pub(crate) enum Node {
     },
     /// Show a node
     Show {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         #[command(flatten)]
         again: WatchOption,
@@ -52,12 +56,23 @@ pub(crate) enum Node {
     Edit(Edit),
     /// Open a proposal for this node only
     Propose {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
+    },
+    /// Propose to move nodes to another deployment
+    Move {
+        /// Names of the nodes
+        #[arg(required = true, value_name = "NODE")]
+        nodes: Vec<String>,
+        /// Name of the deployment
+        #[arg(long = "to", value_name = "DEPLOYMENT")]
+        deployment: String,
+        #[command(flatten)]
+        propose: ProposeArgs,
     },
     /// Put a node in maintenance: no steps start on it
     StartMaintenance {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         #[command(flatten)]
         because: ReasonArgs,
@@ -66,7 +81,7 @@ pub(crate) enum Node {
     },
     /// End the maintenance of a node
     EndMaintenance {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         #[command(flatten)]
         because: ReasonArgs,
@@ -75,14 +90,14 @@ pub(crate) enum Node {
     },
     /// Remove a node that is in no blueprint
     Remove {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         #[command(flatten)]
         on: ExpectedVersion,
     },
     /// List health checks of a node, newest first
     HealthChecks {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         /// Only successful (true) or only failed (false) health checks
         #[arg(long, value_name = "BOOL", value_parser = ["true", "false"])]
@@ -95,7 +110,7 @@ pub(crate) enum Node {
     },
     /// List noderoles of a node, in execution order
     Noderoles {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         /// State of the step
         #[arg(long, value_parser = ["blocked", "todo", "transition", "active", "error"])]
@@ -108,7 +123,7 @@ pub(crate) enum Node {
     },
     /// List stored results of a node, newest first
     Results {
-        /// The node: full name, unique first label, or id
+        /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
         node: String,
         /// Outcome of the run
         #[arg(long, value_parser = ["succeeded", "failed", "canceled", "late"])]
@@ -183,7 +198,7 @@ const SINGLE_NODE_OPTIONS: [&str; 11] = [
 
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
-    /// The node: full name, unique first label, or id
+    /// The node: full name, unique first label, id, or phantom:DEPLOYMENT
     node: String,
     /// Description for people
     #[arg(long, value_name = "TEXT")]
@@ -350,6 +365,16 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
                 &format!("Proposal {} is open on {node}.", said(&response["proposal"])),
             )
         }
+        Node::Move { nodes, deployment, propose } => {
+            let current = apply::current(server, deployment)?;
+            let to = current.board.id;
+            let step = |(node, name): (NodeId, String)| Step {
+                edit: edit::MoveNode { node, deployment: to }.into(),
+                says: format!("* node {name} moves to {deployment}"),
+            };
+            let steps: Vec<Step> = apply::named(server, nodes)?.into_iter().map(step).collect();
+            apply::propose_one(client, &current, &steps, propose)
+        }
         Node::StartMaintenance { node, because, on } => {
             set_maintenance(node, true, because, *on, "is in maintenance")
         }
@@ -399,17 +424,17 @@ pub(crate) fn node_list() -> List {
         items: "nodes",
         cursor: "after",
         columns: &[
-            ("NAME", |v| word(v, "fqdn")),
-            ("DEPLOYMENT", |v| word(v, "deployment")),
-            ("STATE", |v| {
+            ("NAME", |v, _| word(v, "fqdn")),
+            ("DEPLOYMENT", |v, _| word(v, "deployment")),
+            ("STATE", |v, _| {
                 let is = |word: &str| v[word] == Value::Bool(true);
                 let state = if is("alive") { "alive" } else { "dead" };
                 let out = if is("available") { "" } else { ", in maintenance" };
                 format!("{state}{out}{}", if is("record") { ", record only" } else { "" })
             }),
-            ("TRANSPORT", |v| word(v, "transport")),
-            ("STEPS", |v| steps(&v["steps"])),
-            ("ERROR", |v| word(v, "unreached")),
+            ("TRANSPORT", |v, _| word(v, "transport")),
+            ("STEPS", |v, _| steps(&v["steps"])),
+            ("ERROR", |v, _| word(v, "unreached")),
         ],
         none: "No nodes found.",
     }
@@ -421,12 +446,12 @@ pub(crate) fn health_check_list(node: &str) -> List {
         items: "health_checks",
         cursor: "before",
         columns: &[
-            ("TIME", |v| moment(&v["at"])),
-            ("REACHED", |v| word(v, "reached")),
-            ("ADDRESS", |v| word(v, "address")),
-            ("MS", |v| word(v, "took_ms")),
-            ("WORKER", |v| word(v, "by")),
-            ("ERROR", |v| word(v, "message")),
+            ("TIME", |v, o| o.time(&v["at"])),
+            ("REACHED", |v, _| word(v, "reached")),
+            ("ADDRESS", |v, _| word(v, "address")),
+            ("MS", |v, _| word(v, "took_ms")),
+            ("WORKER", |v, _| word(v, "by")),
+            ("ERROR", |v, _| word(v, "message")),
         ],
         none: "No health checks found.",
     }
@@ -438,12 +463,12 @@ pub(crate) fn noderole_list(node: &str) -> List {
         items: "noderoles",
         cursor: "after",
         columns: &[
-            ("ROLE", |v| word(v, "role")),
-            ("DEPLOYMENT", |v| word(v, "deployment")),
-            ("STATE", |v| word(v, "state")),
-            ("SINCE", |v| moment(&v["since"])),
-            ("ERROR", |v| word(v, "error")),
-            ("ID", |v| word(v, "id")),
+            ("ROLE", |v, _| word(v, "role")),
+            ("DEPLOYMENT", |v, _| word(v, "deployment")),
+            ("STATE", |v, _| word(v, "state")),
+            ("SINCE", |v, o| o.time(&v["since"])),
+            ("ERROR", |v, _| word(v, "error")),
+            ("ID", |v, _| word(v, "id")),
         ],
         none: "No noderoles found.",
     }
@@ -455,14 +480,14 @@ pub(crate) fn result_list(node: &str) -> List {
         items: "results",
         cursor: "before",
         columns: &[
-            ("RUN", |v| word(v, "run")),
-            ("ROLE", |v| word(v, "role")),
-            ("ACTION", |v| word(v, "action")),
-            ("OUTCOME", |v| word(v, "outcome")),
-            ("BLUEPRINT", |v| word(v, "blueprint")),
-            ("TIME", |v| moment(&v["at"])),
-            ("BYTES", |v| word(v, "bytes")),
-            ("RESULT", |v| word(v, "result")),
+            ("RUN", |v, _| word(v, "run")),
+            ("ROLE", |v, _| word(v, "role")),
+            ("ACTION", |v, _| word(v, "action")),
+            ("OUTCOME", |v, _| word(v, "outcome")),
+            ("BLUEPRINT", |v, _| word(v, "blueprint")),
+            ("TIME", |v, o| o.time(&v["at"])),
+            ("BYTES", |v, _| word(v, "bytes")),
+            ("RESULT", |v, _| word(v, "result")),
         ],
         none: "No stored results found.",
     }

@@ -2,15 +2,17 @@
 
 use std::borrow::Borrow;
 
-use api::deployments::{DataLayer, NoderoleRef, NoderoleView};
+use api::deployments::{CheckState, DataLayer, NoderoleCheck, NoderoleRef, NoderoleView};
 use clap::Subcommand;
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
+use crate::address::Query;
 use crate::args::ReasonArgs;
-use crate::client::{Client, WatchOption};
+use crate::client::{Client, ListOptions, WatchOption};
 use crate::exit::Outcome;
 use crate::names;
+use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{FIRST, OutputFormat, facts, moment_of, permission_text, plain};
@@ -19,6 +21,29 @@ use crate::runs::data::{ValueArgs, data};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Noderole {
+    /// List steps of noderoles
+    List {
+        /// Name of the deployment
+        #[arg(long, value_name = "NAME")]
+        deployment: Option<String>,
+        /// The node
+        #[arg(long, value_name = "NAME")]
+        node: Option<String>,
+        /// Name of the role
+        #[arg(long, value_name = "NAME")]
+        role: Option<String>,
+        /// State of the step
+        #[arg(long, value_parser = ["blocked", "todo", "transition", "active", "error"])]
+        state: Option<String>,
+        /// Only stale steps: their input has changed since their last run
+        #[arg(long)]
+        stale: bool,
+        /// Only steps that this blueprint changed or re-ran last
+        #[arg(long, value_name = "N", value_parser = names::blueprint)]
+        blueprint: Option<i64>,
+        #[command(flatten)]
+        much: ListOptions,
+    },
     /// Show a noderole's state with its reason, and its data
     Show {
         /// NODE/ROLE, for example n1/app, or the id
@@ -48,6 +73,20 @@ pub(crate) enum Noderole {
 pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
     let Client { server, output } = client;
     match command {
+        Noderole::List { deployment, node, role, state, stale, blueprint, much } => {
+            let node = match node {
+                Some(node) => Some(names::node(server, node)?.id.to_string()),
+                None => None,
+            };
+            let query = Query::default()
+                .with("deployment", deployment)
+                .with("node", &node)
+                .with("role", role)
+                .with("state", state)
+                .with("stale", *stale)
+                .with("blueprint", *blueprint);
+            client.list(&step_list(), &query, much)
+        }
         Noderole::Show { noderole, again } => {
             let id = names::noderole(server, noderole)?;
             client.show(*again, || server.get(&format!("/noderoles/{id}")), noderole_text)
@@ -63,6 +102,49 @@ pub(crate) fn noderole(client: &Client, command: &Noderole) -> Outcome {
             output.either(&response, &format!("Noderole {noderole} runs again."))
         }
     }
+}
+
+fn step_list() -> List {
+    List {
+        path: "/steps".into(),
+        items: "steps",
+        cursor: "after",
+        columns: &[
+            ("NODEROLE", |v, _| format!("{}/{}", word(v, "fqdn"), word(v, "noderole"))),
+            ("ACTION", |v, _| word(v, "action")),
+            ("DEPLOYMENT", |v, _| word(v, "deployment")),
+            ("STATE", |v, _| {
+                let stale = if v["stale"] == true { ", stale" } else { "" };
+                format!("{}{stale}", word(v, "state").to_uppercase())
+            }),
+            ("SINCE", |v, o| o.time(&v["since"])),
+            ("BLUEPRINT", |v, _| word(v, "generation")),
+            ("ERROR", |v, _| word(v, "error")),
+        ],
+        none: "No steps found.",
+    }
+}
+
+/// The check in a line, then the end of its output.
+fn check_text(check: &NoderoleCheck) -> String {
+    let state = match check.state {
+        CheckState::Unknown => "has not run yet".to_owned(),
+        CheckState::Passing => "passes".to_owned(),
+        CheckState::Failing => {
+            format!("fails, {} of {} failures", check.failures, check.policy.failures)
+        }
+    };
+    let last = check.checked.map(|at| format!(", last run {}", moment_of(at.0)));
+    let overdue = (check.state == CheckState::Passing && !check.passes).then_some(", overdue");
+    let every = format!("every {} s", check.policy.interval);
+    let head = format!(
+        "{} {state}{}{}, {every}",
+        plain(&check.script),
+        last.unwrap_or_default(),
+        overdue.unwrap_or_default()
+    );
+    let output = plain(check.detail.trim());
+    if output.is_empty() { head } else { format!("{head}: {output}") }
 }
 
 pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
@@ -81,6 +163,7 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
         ("error", told.error.clone().unwrap_or_default()),
         ("generation", told.generation.to_string()),
         ("applied blueprint", applied),
+        ("check", told.check.as_ref().map(check_text).unwrap_or_default()),
         ("dependencies", noderoles_text(&told.parents)),
         ("dependents", noderoles_text(&told.children)),
         ("retry", permission_text(&told.may_retry)),
@@ -99,7 +182,7 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
         text += &format!("\n{}", table.text(output));
     }
     if !told.runs.is_empty() {
-        text += &format!("\n{}", attempts(&told.runs).text(output));
+        text += &format!("\n{}", attempts(&told.runs, output).text(output));
     }
     text + &format!("All values with their sources: gantry noderole data {}\n", told.id)
 }

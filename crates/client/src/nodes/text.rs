@@ -4,7 +4,8 @@
 //! is missing.
 
 use api::nodes::{HealthCheckView, NodeConnection, NodeStatus, NodeView};
-use engine::ids::actor_name;
+use engine::cluster::phantom;
+use engine::ids::{Fqdn, actor_name};
 use serde::Deserialize as _;
 use serde_json::Value;
 
@@ -18,12 +19,18 @@ use crate::runs::{role_and_action, state_word};
 pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = NodeView::deserialize(response) else { return outline(response) };
     let life = &told.status;
+    let fqdn = Fqdn::parse(&told.fqdn).ok();
+    let is_phantom = fqdn.is_some_and(|fqdn| phantom::stands_for(&fqdn).is_some());
+    let name = match is_phantom {
+        true => phantom::named(told.deployment.as_str()),
+        false => told.fqdn.clone(),
+    };
     let since = optional_moment(life.alive_since);
     let since = if since.is_empty() { since } else { format!(", since {since}") };
     let mut text = format!(
         "{} {}{since}\n",
-        output.heading(&format!("{}:", plain(&told.fqdn))),
-        life_text(life)
+        output.heading(&format!("{}:", plain(&name))),
+        if is_phantom { "phantom node" } else { life_text(life) }
     );
     let hints = told
         .hints
@@ -71,7 +78,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
                 carried.role.to_string(),
                 carried.deployment.to_string(),
                 carried.state.word().to_owned(),
-                moment_of(carried.since.0),
+                output.time_of(carried.since.0),
                 carried.error.clone().unwrap_or_default(),
             ]);
         }
@@ -90,8 +97,8 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
                 run.id.to_string(),
                 role_and_action(&run.role, &run.action),
                 state_word(run.state).to_owned(),
-                moment_of(run.queued.0),
-                optional_moment(run.ended),
+                output.time_of(run.queued.0),
+                output.optional_time(run.ended),
                 run.error.clone().unwrap_or_default(),
             ]);
         }
@@ -148,15 +155,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::output::Format;
 
     fn summary(id: i64, state: &str) -> Value {
         json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "fqdn": "n1.demo", "deployment": "web", "state": state, "cause": null,
-            "blueprint": 3, "worker": "w1", "queued": 1_790_000_000_000_i64, "started": null, "ended": null, "error": "it\nbroke"})
+            "blueprint": 3, "worker": "w1", "queued": "2026-09-21T14:13:20Z", "started": null, "ended": null, "error": "it\nbroke"})
     }
 
     #[test]
     fn node_page_has_noderoles_and_connection() {
-        let moment = 1_790_000_000_000_i64;
+        let moment = "2026-09-21T14:13:20Z";
         let id = uuid::Uuid::from_u128(2);
         let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3, "description": "by the\u{202e} door", "deployment": "web",
             "deployment_id": uuid::Uuid::nil(), "record": false,
@@ -175,7 +183,8 @@ mod tests {
                 "valid": true}, {"id": id, "name": "old", "by": null, "created": moment, "expires": moment, "used": null,
                 "revoked": moment, "valid": false}],
             "may_change": {"allowed": false, "reason": "you may not"}, "cursor": 1});
-        let text = node_text(&view, OutputFormat::new(false));
+        let wide = OutputFormat { format: Format::Wide, ..OutputFormat::default() };
+        let text = node_text(&view, wide);
         for line in [
             "n1.demo: alive, in maintenance, since 2026-09-21 14:13:20Z\n",
             "  deployment    web\n",
@@ -203,7 +212,7 @@ mod tests {
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
         view["connection"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
         view["record"] = json!(true);
-        let text = node_text(&view, OutputFormat::new(false));
+        let text = node_text(&view, OutputFormat::default());
         for line in [
             "n1.demo: never reached\n",
             "  deployment    web (record only: not part of any blueprint)\n",
@@ -213,7 +222,7 @@ mod tests {
             assert!(text.contains(line), "{line:?}: {text}");
         }
         assert_eq!(
-            node_text(&json!({"of": "another"}), OutputFormat::new(false)),
+            node_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
             "printed as an outline"
         );

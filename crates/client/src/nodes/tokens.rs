@@ -10,7 +10,7 @@ use crate::client::{Client, WatchOption};
 use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, moment, said};
+use crate::output::{OutputFormat, said};
 use crate::people::tokens::print_new_token;
 use crate::server::{RequestOptions, taken};
 
@@ -88,8 +88,8 @@ fn node_tokens_text(tokens: &Value, output: OutputFormat) -> String {
             word("id"),
             word("name"),
             word("valid"),
-            moment(&token["expires"]),
-            moment(&token["used"]),
+            output.time(&token["expires"]),
+            output.time(&token["used"]),
             word("by"),
         ]);
     }

@@ -15,7 +15,7 @@ use crate::server::{Server, taken};
 pub(crate) const OMITTED: &str = "omitted";
 
 /// A column: its title and its text for an item.
-pub(crate) type Column = (&'static str, fn(&Value) -> String);
+pub(crate) type Column = (&'static str, fn(&Value, OutputFormat) -> String);
 
 /// A list of the API.
 pub(crate) struct List {
@@ -89,7 +89,7 @@ impl List {
         }
         let mut table = Table::new(self.columns.iter().map(|(title, _)| *title));
         for item in items {
-            table.row(self.columns.iter().map(|(_, show)| show(item)));
+            table.row(self.columns.iter().map(|(_, show)| show(item, output)));
         }
         table.text(output)
     }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn empty_list_prints_its_text() {
-        let output = OutputFormat::new(false);
+        let output = OutputFormat::default();
         assert_eq!(
             deployment_list().text(&json!({"deployments": [], "next": null}), output),
             "No deployments found.\n"

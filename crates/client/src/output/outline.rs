@@ -1,5 +1,6 @@
 //! Outlines: answers without a text of their own, field by field.
 
+use api::At;
 use serde_json::Value;
 
 use crate::output::{moment, plain, said, steps};
@@ -26,9 +27,6 @@ const TIME_FIELDS: [&str; 19] = [
     "until",
     "oldest",
 ];
-
-/// Smaller numbers (before March 1973) are counts in a field of the same name.
-const MIN_TIME_MILLIS: i64 = 100_000_000_000;
 
 /// Prints any answer as an outline: one field per line, nested fields indented.
 pub(crate) fn outline(value: &Value) -> String {
@@ -69,9 +67,7 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
 /// A field that fits on one line, or `None`.
 fn one_line(name: &str, value: &Value) -> Option<String> {
     match value {
-        Value::Number(_)
-            if TIME_FIELDS.contains(&name) && value.as_i64() > Some(MIN_TIME_MILLIS) =>
-        {
+        Value::String(text) if TIME_FIELDS.contains(&name) && text.parse::<At>().is_ok() => {
             Some(moment(value))
         }
         Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
@@ -102,7 +98,7 @@ mod tests {
 
     #[test]
     fn outline_formats_times_and_permissions() {
-        let value = json!({"name": "n1", "at": 1_790_000_000_000_i64, "queued": 3, "may": {"allowed": false, "reason": "not\nyours"}, "can": {"allowed": true},
+        let value = json!({"name": "n1", "at": "2026-09-21T14:13:20.000Z", "queued": 3, "may": {"allowed": false, "reason": "not\nyours"}, "can": {"allowed": true},
             "cursor": 7, "list": [{"a": 1, "b": null}], "steps": {"active": 2, "error": 1}, "empty": [], "tags": ["x", "y"]});
         let text = outline(&value);
         for line in [

@@ -38,7 +38,7 @@ impl Table {
         let text = self.layout(output.width).trim_fmt();
         let (titles, rows) = text.split_once('\n').unwrap_or((&text, ""));
         let end = if rows.is_empty() { "" } else { "\n" };
-        format!("{}\n{rows}{end}", output.heading(titles))
+        format!("{}\n{}{end}", output.heading(titles), output.with_states(rows))
     }
 
     fn layout(&self, max_width: Option<usize>) -> comfy_table::Table {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     fn output(width: Option<usize>) -> OutputFormat {
-        OutputFormat { json: false, width, color: false }
+        OutputFormat { width, ..OutputFormat::default() }
     }
 
     fn table() -> Table {

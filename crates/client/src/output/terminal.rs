@@ -9,8 +9,17 @@
 
 use engine::text::{is_deceptive, number};
 
-/// The only sequences that this client prints: start and end of bold text.
-pub(crate) const BOLD: [&str; 2] = ["\x1b[1m", "\x1b[0m"];
+/// Start of bold text.
+pub(crate) const BOLD: &str = "\x1b[1m";
+pub(crate) const RED: &str = "\x1b[31m";
+pub(crate) const GREEN: &str = "\x1b[32m";
+pub(crate) const YELLOW: &str = "\x1b[33m";
+pub(crate) const CYAN: &str = "\x1b[36m";
+/// End of a style.
+pub(crate) const PLAIN: &str = "\x1b[0m";
+
+/// The only sequences that this client prints.
+const STYLES: [&str; 6] = [BOLD, RED, GREEN, YELLOW, CYAN, PLAIN];
 
 /// Removes control sequences from a text in pieces.
 #[derive(Debug, Default)]
@@ -81,16 +90,21 @@ fn push(c: char, text: &mut String) {
     }
 }
 
-/// A whole text without control sequences, except for [`BOLD`].
+/// A whole text without control sequences.
+pub(crate) fn without_styles(text: &str) -> String {
+    ControlFilter::default().text(text)
+}
+
+/// A whole text without control sequences, except for styles.
 pub(crate) fn printable(text: &str) -> String {
     let mut filter = ControlFilter::default();
     let (mut printable, mut rest) = (String::with_capacity(text.len()), text);
-    while let Some((at, bold_code)) =
-        BOLD.iter().filter_map(|bold_code| Some((rest.find(bold_code)?, *bold_code))).min()
+    while let Some((at, style)) =
+        STYLES.iter().filter_map(|style| Some((rest.find(style)?, *style))).min()
     {
         printable += &filter.text(&rest[..at]);
-        printable += bold_code;
-        rest = &rest[at + bold_code.len()..];
+        printable += style;
+        rest = &rest[at + style.len()..];
         filter = ControlFilter::default();
     }
     printable + &filter.text(rest)
@@ -160,11 +174,10 @@ mod tests {
     }
 
     #[test]
-    fn printed_text_keeps_only_bold() {
-        assert_eq!(
-            printable("\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my"),
-            "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my"
-        );
+    fn printed_text_keeps_only_styles() {
+        let text = "\x1b[1mNAME\x1b[0m\nn1\x1b[2J \x1b]0;x\x1b[0my";
+        assert_eq!(printable(text), "\x1b[1mNAME\x1b[0m\nn1 \x1b[0my");
+        assert_eq!(without_styles("\x1b[1mNAME\x1b[0m \x1b[31mred\x1b[2J"), "NAME red");
         assert_eq!(printable("plain\n"), "plain\n");
     }
 

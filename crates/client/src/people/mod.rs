@@ -19,7 +19,7 @@ use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{moment, note, said};
+use crate::output::{note, said};
 use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
@@ -247,7 +247,7 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
 fn print_sign_in_link(client: &Client, name: &str, mut answer: Value, at: &str) -> Outcome {
     let whole = complete_link(&mut answer, at, client.server.address());
     client.output.either(&answer, &whole)?;
-    if !client.output.json {
+    if !client.output.is_document() {
         let minutes = answer.pointer(at).and_then(|link| link["minutes"].as_u64());
         let time = duration(minutes.unwrap_or_default());
         note(&format!(
@@ -287,13 +287,13 @@ pub(crate) fn person_list() -> List {
         items: "people",
         cursor: "after",
         columns: &[
-            ("NAME", |v| word(v, "name")),
-            ("KIND", |v| word(v, "kind")),
-            ("GRANTS", |v| grants(&v["grants"])),
-            ("DISABLED", |v| word(v, "disabled")),
-            ("PASSWORD", |v| word(v, "password")),
-            ("LAST SEEN", |v| moment(&v["seen"])),
-            ("CREATED", |v| moment(&v["created"])),
+            ("NAME", |v, _| word(v, "name")),
+            ("KIND", |v, _| word(v, "kind")),
+            ("GRANTS", |v, _| grants(&v["grants"])),
+            ("DISABLED", |v, _| word(v, "disabled")),
+            ("PASSWORD", |v, _| word(v, "password")),
+            ("LAST SEEN", |v, o| o.time(&v["seen"])),
+            ("CREATED", |v, o| o.time(&v["created"])),
         ],
         none: "No accounts found.",
     }

@@ -12,7 +12,6 @@ use crate::client::{Client, ListOptions};
 use crate::contexts::{Contexts, Key, default_path};
 use crate::exit::{Failure, Outcome};
 use crate::output::list::{List, word};
-use crate::output::moment;
 use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
@@ -110,13 +109,13 @@ pub(crate) fn session_list() -> List {
         items: "sessions",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "id")),
-            ("CURRENT", |v| word(v, "current")),
-            ("SINCE", |v| moment(&v["since"])),
-            ("LAST SEEN", |v| moment(&v["seen"])),
-            ("EXPIRES", |v| moment(&v["expires"])),
-            ("ADDRESS", |v| word(v, "address")),
-            ("CLIENT", |v| word(v, "agent")),
+            ("ID", |v, _| word(v, "id")),
+            ("CURRENT", |v, _| word(v, "current")),
+            ("SINCE", |v, o| o.time(&v["since"])),
+            ("LAST SEEN", |v, o| o.time(&v["seen"])),
+            ("EXPIRES", |v, o| o.time(&v["expires"])),
+            ("ADDRESS", |v, _| word(v, "address")),
+            ("CLIENT", |v, _| word(v, "agent")),
         ],
         none: "No sessions found.",
     }

@@ -82,7 +82,7 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
 /// Prints a new token: the secret to standard output, notes to standard error.
 pub(crate) fn print_new_token(client: &Client, response: &Value) -> Outcome {
     client.output.either(response, &said(&response["token"]))?;
-    if !client.output.json {
+    if !client.output.is_document() {
         note(&format!(
             "The token is shown only once and is valid until {}. Its id is {}.",
             moment(&response["expires"]),
@@ -98,14 +98,14 @@ pub(crate) fn token_list() -> List {
         items: "tokens",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "id")),
-            ("NAME", |v| word(v, "name")),
-            ("OWNER", |v| word(v, "person")),
-            ("PERMISSIONS", |v| word(v, "scopes")),
-            ("DEPLOYMENT", |v| word(v, "deployment")),
-            ("VALID", |v| word(v, "valid")),
-            ("EXPIRES", |v| moment(&v["expires"])),
-            ("LAST USED", |v| moment(&v["used"])),
+            ("ID", |v, _| word(v, "id")),
+            ("NAME", |v, _| word(v, "name")),
+            ("OWNER", |v, _| word(v, "person")),
+            ("PERMISSIONS", |v, _| word(v, "scopes")),
+            ("DEPLOYMENT", |v, _| word(v, "deployment")),
+            ("VALID", |v, _| word(v, "valid")),
+            ("EXPIRES", |v, o| o.time(&v["expires"])),
+            ("LAST USED", |v, o| o.time(&v["used"])),
         ],
         none: "No tokens found.",
     }

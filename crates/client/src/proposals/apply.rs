@@ -47,6 +47,13 @@ pub(crate) struct Apply {
     #[command(flatten)]
     files: FileArgs,
     #[command(flatten)]
+    propose: ProposeArgs,
+}
+
+/// Options of the proposal that a command adds its edits to.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ProposeArgs {
+    #[command(flatten)]
     submit: Submit,
     /// Add to a proposal of other people: theirs is submitted with yours, and you can no longer
     /// approve it
@@ -55,7 +62,7 @@ pub(crate) struct Apply {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Submit {
+struct Submit {
     /// Submit each proposal for review
     #[arg(long, requires = "title")]
     submit: bool,
@@ -90,11 +97,7 @@ struct Place {
     #[arg(long = "in", value_name = "DEPLOYMENT")]
     deployment: String,
     #[command(flatten)]
-    submit: Submit,
-    /// Add to a proposal of other people: theirs is submitted with yours, and you can no longer
-    /// approve it
-    #[arg(long)]
-    join: bool,
+    propose: ProposeArgs,
 }
 
 #[derive(Debug, clap::Args)]
@@ -113,17 +116,17 @@ pub(crate) struct Unbind {
 }
 
 /// A deployment's board with its open proposal.
-struct CurrentState {
-    board: Board,
+pub(crate) struct CurrentState {
+    pub(crate) board: Board,
     /// Whether other people opened or edited the open proposal.
     of_others: bool,
 }
 
 /// The edits of one proposal, computed from one or more documents.
-struct PlannedChange {
+pub(crate) struct PlannedChange {
     /// The deployment of the proposal.
-    current: CurrentState,
-    steps: Vec<Step>,
+    pub(crate) current: CurrentState,
+    pub(crate) steps: Vec<Step>,
 }
 
 /// The deployment of a document.
@@ -136,24 +139,31 @@ struct Target {
 }
 
 pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
-    let place = ProposeOptions { submit: &apply.submit, join: apply.join };
-    let worked = work_out(&client.server, &apply.files)?;
+    propose_all(client, &work_out(&client.server, &apply.files)?, &apply.propose)
+}
+
+/// Proposes changes of several deployments.
+pub(crate) fn propose_all(
+    client: &Client,
+    worked: &[PlannedChange],
+    args: &ProposeArgs,
+) -> Outcome {
     // Check all proposals first, so that an error opens none of them.
-    worked.iter().try_for_each(|one| check_join(&one.current, &one.steps, place))?;
+    worked.iter().try_for_each(|one| check_join(&one.current, &one.steps, args))?;
     let mut made = Vec::new();
     let outcome = worked.iter().try_for_each(|one| {
-        made.push(propose(client, &one.current, &one.steps, place.submit)?);
+        made.push(propose(client, &one.current, &one.steps, &args.submit)?);
         Ok(())
     });
-    if client.output.json && (outcome.is_ok() || !made.is_empty()) {
-        client.output.json(&json!(made))?;
+    if client.output.is_document() && (outcome.is_ok() || !made.is_empty()) {
+        client.output.document(&json!(made))?;
     }
     let rest = worked
         .get(made.len()..)
-        .filter(|_| outcome.is_err() && worked.len() > 1 && !client.output.json);
+        .filter(|_| outcome.is_err() && worked.len() > 1 && !client.output.is_document());
     if let Some(rest) = rest {
         let names: Vec<&str> = rest.iter().map(|one| one.current.board.name.as_str()).collect();
-        note(&format!("Not proposed: {}. To continue, apply the files again.", names.join(", ")));
+        note(&format!("Not proposed: {}. To continue, run the command again.", names.join(", ")));
     }
     outcome
 }
@@ -162,9 +172,9 @@ pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
     // As with diff(1), an error is not exit code 1.
     let worked = work_out(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
-    if client.output.json {
+    if client.output.is_document() {
         let told = worked.iter().map(|one| json!({"deployment": one.current.board.name, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
-        client.output.json(&told.collect())?;
+        client.output.document(&told.collect())?;
     } else {
         for one in worked.iter().filter(|one| !one.steps.is_empty()) {
             client.output.write(&lines(one.current.board.name.as_str(), &one.steps))?;
@@ -187,7 +197,7 @@ pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
     let missing: BTreeMap<NodeId, &str> =
         names_of(&nodes).filter(|(id, _)| !there.has(*id)).collect();
     let steps = bound(current.board.id, &bind.role, &missing);
-    propose_and_print(client, &current, &bind.place, &steps)
+    propose_one(client, &current, &steps, &bind.place.propose)
 }
 
 pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
@@ -206,11 +216,11 @@ pub(crate) fn unbind(client: &Client, unbind: &Unbind) -> Outcome {
         false => unbound(noderole, &names_of(&nodes).collect()),
         true => names_of(&nodes).map(with_dependents).collect(),
     };
-    propose_and_print(client, &current, &unbind.place, &steps)
+    propose_one(client, &current, &steps, &unbind.place.propose)
 }
 
 /// Finds the nodes of a command's arguments. Fails at the first unknown one.
-fn named(server: &Server, names: &[String]) -> Outcome<BTreeMap<NodeId, String>> {
+pub(crate) fn named(server: &Server, names: &[String]) -> Outcome<BTreeMap<NodeId, String>> {
     let mut found = names::find_nodes(server, &names.iter().map(String::as_str).collect())?;
     let one = |name: &String| match found.remove(name.as_str()) {
         Some(Ok(node)) => Ok(Some((node.id, node.fqdn))),
@@ -225,18 +235,19 @@ fn names_of(nodes: &BTreeMap<NodeId, String>) -> impl Iterator<Item = (NodeId, &
     nodes.iter().map(|(id, name)| (*id, name.as_str()))
 }
 
-fn propose_and_print(
+/// Proposes changes of one deployment.
+pub(crate) fn propose_one(
     client: &Client,
     current: &CurrentState,
-    place: &Place,
     steps: &[Step],
+    args: &ProposeArgs,
 ) -> Outcome {
-    check_join(current, steps, ProposeOptions { submit: &place.submit, join: place.join })?;
-    let made = propose(client, current, steps, &place.submit)?;
-    if client.output.json { client.output.json(&made) } else { Ok(()) }
+    check_join(current, steps, args)?;
+    let made = propose(client, current, steps, &args.submit)?;
+    if client.output.is_document() { client.output.document(&made) } else { Ok(()) }
 }
 
-fn current(server: &Server, name: &str) -> Outcome<CurrentState> {
+pub(crate) fn current(server: &Server, name: &str) -> Outcome<CurrentState> {
     let found = names::deployment(server, name)?;
     let response = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
     let board: Board = parse_answer(&response, "expected a board")?;
@@ -257,16 +268,9 @@ fn of_others(server: &Server, open: &ProposalView, response: &Value) -> Outcome<
     Ok(open.authors.iter().any(|author| me["person"]["name"] != *author))
 }
 
-/// Options for the computed edits.
-#[derive(Debug, Clone, Copy)]
-struct ProposeOptions<'w> {
-    submit: &'w Submit,
-    join: bool,
-}
-
 /// Checks that the edits may be added to the open proposal. A proposal of other people needs
 /// `--join`, because their edits would be submitted too.
-fn check_join(current: &CurrentState, steps: &[Step], options: ProposeOptions<'_>) -> Outcome {
+fn check_join(current: &CurrentState, steps: &[Step], options: &ProposeArgs) -> Outcome {
     let has_effect = !steps.is_empty() || options.submit.submit;
     match current
         .board
@@ -319,7 +323,7 @@ fn propose(
         "deployment": name, "changes": step_texts(steps), "proposal": id, "version": version, "review": review,
         "added": after["added"], "removed": after["removed"], "reruns": after["reruns"],
     });
-    if output.json {
+    if output.is_document() {
         return Ok(made);
     }
     output.write(&lines(name.as_str(), steps))?;
@@ -341,7 +345,7 @@ fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<V
     let Client { server, output } = client;
     let has_edits = |open: &&ProposalView| open.edits.iter().any(|edit| !edit.undone);
     let open = board.proposal.as_ref().filter(has_edits);
-    if !output.json {
+    if !output.is_document() {
         output.line(&format!("Deployment {}: nothing to change.", board.name))?;
     }
     let Some(open) = open else {
@@ -353,7 +357,7 @@ fn submit_existing(client: &Client, board: &Board, submit: &Submit) -> Outcome<V
         Some(review) => json!(review),
         None => submitted(server, open.id, &json!(open.version), submit)?,
     };
-    if !output.json {
+    if !output.is_document() {
         match open.review {
             Some(review) => decided(client, open.id, review)?,
             None => follow(client, open.id, &review)?,
@@ -611,24 +615,33 @@ fn versions(
 ) -> Outcome<BTreeMap<(BarclampName, String), Hash>> {
     let mut all = BTreeMap::new();
     for (barclamp, version) in &declared.versions {
-        let mut query = Query::default().with("filter", barclamp.as_str());
-        loop {
-            let page: CatalogPage = server.read(&query.behind("/barclamps"))?;
-            let is_declared = |known: &&BarclampVersion| {
-                known.barclamp == *barclamp && known.version == version.is
-            };
-            let hash = page.versions.iter().find(is_declared).map(|known| known.hash.parse());
-            if let Some(Ok(hash)) = hash {
-                all.insert((barclamp.clone(), version.is.clone()), hash);
-                break;
-            }
-            match page.next {
-                Some(next) => query = query.with("after", next.to_string()),
-                None => break,
-            }
+        if let Some(hash) = version_hash(server, barclamp, &version.is)? {
+            all.insert((barclamp.clone(), version.is.clone()), hash);
         }
     }
     Ok(all)
+}
+
+/// The content hash of a barclamp's version, if the catalog has it.
+pub(crate) fn version_hash(
+    server: &Server,
+    barclamp: &BarclampName,
+    version: &str,
+) -> Outcome<Option<Hash>> {
+    let mut query = Query::default().with("filter", barclamp.as_str());
+    loop {
+        let page: CatalogPage = server.read(&query.behind("/barclamps"))?;
+        let is_wanted =
+            |known: &&BarclampVersion| known.barclamp == *barclamp && known.version == version;
+        if let Some(Ok(hash)) = page.versions.iter().find(is_wanted).map(|known| known.hash.parse())
+        {
+            return Ok(Some(hash));
+        }
+        match page.next {
+            Some(next) => query = query.with("after", next.to_string()),
+            None => return Ok(None),
+        }
+    }
 }
 
 fn error_list(wrong: &[Wrong]) -> Failure {
@@ -725,7 +738,7 @@ fn expected(server: &Server, choice: &RoleChoice) -> Outcome<ExpectedData> {
     Ok(ExpectedData { attribs: attribs.collect(), below: view.role.template })
 }
 
-fn own_roles(board: &Board) -> impl Iterator<Item = &BoardRole> {
+pub(crate) fn own_roles(board: &Board) -> impl Iterator<Item = &BoardRole> {
     board.groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles)
 }
 

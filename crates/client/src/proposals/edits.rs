@@ -164,7 +164,7 @@ impl Planner<'_> {
         for (node, at) in
             declared.nodes().into_iter().filter(|(node, _)| !present.nodes.contains_key(*node))
         {
-            wrong.push(declared.wrong(at, format!("Node {node} does not exist.")));
+            wrong.push(declared.wrong(at, format!("Node {node:?} does not exist.")));
         }
         wrong.extend(self.misplaced());
         wrong.extend(self.doubled());
@@ -990,7 +990,7 @@ mod tests {
         );
         assert_eq!(
             wrong("deployment: web\nbindings:\n  app: [n1, n9]\n"),
-            ["web.yaml:3:13: Node n9 does not exist."]
+            ["web.yaml:3:13: Node \"n9\" does not exist."]
         );
         assert_eq!(
             wrong("deployment: web\nbindings:\n  app: [n1, n1.demo]\n"),

@@ -12,6 +12,7 @@ use crate::address::part;
 use crate::client::Client;
 use crate::exit::Outcome;
 use crate::names;
+use crate::output::yaml;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Export {
@@ -24,14 +25,14 @@ pub(crate) fn export(client: &Client, export: &Export) -> Outcome {
     let Client { server, output } = client;
     let found = names::deployment(server, &export.name)?;
     let path = format!("/deployments/{}/declaration", part(found.name.as_str()));
-    if output.json {
-        return output.json(&server.get(&path)?);
+    if output.is_document() {
+        return output.document(&server.get(&path)?);
     }
-    output.write(&yaml(&server.read(&path)?))
+    output.write(&text(&server.read(&path)?))
 }
 
 /// The state as a document that declares the whole deployment.
-fn yaml(state: &DeploymentDeclaration) -> String {
+fn text(state: &DeploymentDeclaration) -> String {
     let mut text = format!("deployment: {}\n", name(&state.deployment));
     if let Some(parent) = &state.parent {
         text += &format!("parent: {}\n", name(parent));
@@ -79,15 +80,8 @@ fn list(names: impl IntoIterator<Item: Display>) -> String {
     format!("[{}]", names.into_iter().map(name).collect::<Vec<_>>().join(", "))
 }
 
-/// A name, quoted unless it starts with a letter, is no YAML keyword and has only characters
-/// without a meaning in YAML.
 fn name(name: impl Display) -> String {
-    const KEYWORDS: [&str; 9] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
-    let name = name.to_string();
-    let is_plain = name.starts_with(|c: char| c.is_ascii_alphabetic())
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "-._/".contains(c))
-        && !KEYWORDS.contains(&name.to_ascii_lowercase().as_str());
-    if is_plain { name } else { json!(name).to_string() }
+    yaml::word(&name.to_string())
 }
 
 #[cfg(test)]
@@ -108,7 +102,7 @@ mod tests {
             },
             "node_data": {"n1.demo": {"app/1": {"port": 1}}},
         });
-        let text = yaml(&serde_json::from_value(state).unwrap());
+        let text = text(&serde_json::from_value(state).unwrap());
         let declared =
             read("web.yaml", text.as_bytes()).unwrap_or_else(|wrong| panic!("{wrong:?}"));
         let web = &declared[0];

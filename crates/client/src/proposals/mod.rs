@@ -2,7 +2,7 @@
 
 pub(crate) mod apply;
 mod declaration;
-mod edits;
+pub(crate) mod edits;
 pub(crate) mod export;
 
 use api::proposals::Replanned;
@@ -23,7 +23,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, facts, moment_of, plain, said};
+use crate::output::{OutputFormat, facts, plain, said};
 use crate::server::taken;
 
 #[derive(Debug, Subcommand)]
@@ -215,6 +215,9 @@ pub(crate) fn proposal_text(value: &Value, output: OutputFormat) -> String {
         count("reruns"),
         plain(&said(&value["authors"]))
     );
+    if value["title"].as_str().is_some_and(|title| !title.is_empty()) {
+        text += &format!("title: {}\n", plain(&said(&value["title"])));
+    }
     if !value["review"].is_null() {
         text += &format!("in review {}\n", count("review"));
     }
@@ -228,7 +231,7 @@ pub(crate) fn proposal_text(value: &Value, output: OutputFormat) -> String {
     let mut table = Table::new(["EDIT", "DESCRIPTION", "BY", "TIME"]);
     for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
         let undone = if edit["undone"] == true { " (undone)" } else { "" };
-        let at = edit["at"].as_i64().map(moment_of).unwrap_or_default();
+        let at = output.time(&edit["at"]);
         table.row([said(&edit["seq"]), said(&edit["text"]) + undone, said(&edit["actor"]), at]);
     }
     text += &table.text(output);
@@ -296,13 +299,13 @@ pub(crate) fn proposal_list() -> List {
         items: "proposals",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "id")),
-            ("DEPLOYMENT", |v| word(&v["scope"], "deployment")),
-            ("NODE", |v| word(&v["scope"]["node"], "fqdn")),
-            ("VERSION", |v| word(v, "version")),
-            ("EDITS", |v| word(v, "edits")),
-            ("AUTHORS", |v| word(v, "authors")),
-            ("REVIEW", |v| word(v, "review")),
+            ("ID", |v, _| word(v, "id")),
+            ("DEPLOYMENT", |v, _| word(&v["scope"], "deployment")),
+            ("NODE", |v, _| word(&v["scope"]["node"], "fqdn")),
+            ("VERSION", |v, _| word(v, "version")),
+            ("EDITS", |v, _| word(v, "edits")),
+            ("AUTHORS", |v, _| word(v, "authors")),
+            ("REVIEW", |v, _| word(v, "review")),
         ],
         none: "No open proposals found.",
     }
@@ -340,9 +343,9 @@ mod tests {
 
     #[test]
     fn drafted_noderole_page_has_attribute_schemas() {
-        let mut view = json!({"data": {"port": 81}, "defaults": {"port": 80}, "proposed": false, "rerun": true,
+        let mut view = json!({"version": 2, "data": {"port": 81}, "defaults": {"port": 80}, "proposed": false, "rerun": true,
             "attribs": [{"name": "port", "path": "/port", "description": "Where it listens", "schema": {"type": "integer"}}]});
-        let text = drafted_noderole_text(&view, OutputFormat::new(false));
+        let text = drafted_noderole_text(&view, OutputFormat::default());
         for line in [
             "exists, and the proposal runs it again\n",
             "  own data      {\"port\":81}\n",
@@ -353,11 +356,11 @@ mod tests {
         }
         view["proposed"] = json!(true);
         assert!(
-            drafted_noderole_text(&view, OutputFormat::new(false))
+            drafted_noderole_text(&view, OutputFormat::default())
                 .contains("exists only in the proposal")
         );
         assert_eq!(
-            drafted_noderole_text(&json!({"of": "another"}), OutputFormat::new(false)),
+            drafted_noderole_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
             "printed as an outline"
         );

@@ -5,7 +5,7 @@ mod text;
 use api::reviews::ChangesSinceView;
 use clap::Subcommand;
 use engine::ids::{CommentId, ReviewId};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::address::Query;
 use crate::args::ReasonArgs;
@@ -14,10 +14,13 @@ use crate::client::{Client, ListOptions, WatchOption};
 use crate::deployments::graph;
 use crate::deployments::graph::GraphArgs;
 use crate::exit::Outcome;
+use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{moment, said};
-use crate::reviews::text::{discussion_text, impact_text, review_text, viewed_text};
+use crate::output::{plain, said};
+use crate::reviews::text::{
+    discussion_text, impact_text, review_text, reviewed_noderole_text, viewed_text,
+};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Review {
@@ -84,6 +87,13 @@ pub(crate) enum Review {
     Report {
         /// Number of the review
         id: ReviewId,
+    },
+    /// Show the effective values of a noderole before and after the change, and its scripts
+    Noderole {
+        /// Number of the review
+        id: ReviewId,
+        /// NODE/ROLE, for example n1/app
+        noderole: String,
     },
     /// Approve a review
     Approve {
@@ -191,8 +201,8 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
                 [] => server.get(&place)?,
                 anchors => server.post(&place, json!({"anchors": anchors}))?,
             };
-            if output.json {
-                output.json(&response)
+            if output.is_document() {
+                output.document(&response)
             } else {
                 output.write(&viewed_text(&response, *id))
             }
@@ -202,13 +212,31 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Impact { id } => {
             let response = server.get(&format!("/reviews/{id}/impact"))?;
-            if output.json { output.json(&response) } else { output.write(&impact_text(&response)) }
+            if output.is_document() {
+                output.document(&response)
+            } else {
+                output.write(&impact_text(&response))
+            }
         }
         Review::Report { id } => {
             let response = server.get(&format!("/reviews/{id}/report"))?;
             output.either(&response, outline(&response).trim_end())
         }
-        Review::Approve { id, reason } => verdict(id, "approve", reason, "approved"),
+        Review::Noderole { id, noderole } => {
+            let (node, key) = names::carried(server, noderole)?;
+            let query =
+                Query::default().with("node", node.to_string()).with("noderole", key.to_string());
+            let response = server.get(&query.behind(&format!("/reviews/{id}/noderole")))?;
+            output.either(&response, reviewed_noderole_text(&response, *output).trim_end())
+        }
+        Review::Approve { id, reason } => {
+            let body = json!({"kind": "approve", "reason": reason});
+            let response = server.post(&format!("/reviews/{id}/verdicts"), body)?;
+            if output.is_document() {
+                return output.document(&response);
+            }
+            output.line(&approval_text(*id, &server.get(&format!("/reviews/{id}"))?))
+        }
         Review::RequestChanges { id, because } => {
             verdict(id, "request_changes", &because.reason, "changes requested")
         }
@@ -216,7 +244,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Commit { id, name, cancel } => {
             let body = json!({"name": name, "cancel": cancel});
             let response = server.post(&format!("/reviews/{id}/commit"), body).map_err(
-                |failure| match output.json {
+                |failure| match output.is_document() {
                     true => failure,
                     false => failure.with_commit_command(*id),
                 },
@@ -232,8 +260,8 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         }
         Review::Discussion { id } => {
             let response = server.get(&format!("/reviews/{id}/discussion"))?;
-            if output.json {
-                output.json(&response)
+            if output.is_document() {
+                output.document(&response)
             } else {
                 output.write(&discussion_text(&response))
             }
@@ -257,6 +285,20 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             output.either(&response, &format!("Thread {thread} is open again."))
         }
     }
+}
+
+/// The result of an approval. It may not count yet, for example without a signature or in the
+/// cooling period.
+fn approval_text(id: ReviewId, review: &Value) -> String {
+    let verdicts = review["verdicts"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let own = verdicts.iter().find(|verdict| verdict["yours"] == true);
+    if own.is_none_or(|own| own["counts"] == true) {
+        return format!("Review {id}: approved.");
+    }
+    let rules = review["gate"]["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let open = rules.iter().filter(|rule| rule["passes"] != true);
+    let reasons: String = open.map(|rule| format!("\n  {}", plain(&said(&rule["text"])))).collect();
+    format!("Review {id}: approved, but the approval does not count yet.{reasons}")
 }
 
 /// Prints all differences since the last view, page by page.
@@ -297,17 +339,35 @@ pub(crate) fn review_list() -> List {
         items: "reviews",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "review")),
-            ("STATE", |v| word(v, "state")),
-            ("APPROVALS", |v| {
+            ("ID", |v, _| word(v, "review")),
+            ("STATE", |v, _| word(v, "state")),
+            ("APPROVALS", |v, _| {
                 format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))
             }),
-            ("DEPLOYMENT", |v| word(v, "deployment")),
-            ("TITLE", |v| word(v, "title")),
-            ("AUTHORS", |v| word(v, "authors")),
-            ("TIME", |v| moment(&v["at"])),
-            ("SUMMARY", |v| word(v, "summary")),
+            ("DEPLOYMENT", |v, _| word(v, "deployment")),
+            ("TITLE", |v, _| word(v, "title")),
+            ("AUTHORS", |v, _| word(v, "authors")),
+            ("TIME", |v, o| o.time(&v["at"])),
+            ("SUMMARY", |v, _| word(v, "summary")),
         ],
         none: "No reviews found.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn approval_that_does_not_count_says_why() {
+        let review = |counts: bool| {
+            json!({"verdicts": [{"person": "ada", "yours": true, "counts": counts}],
+                "gate": {"rules": [{"passes": true, "text": "No."}, {"passes": false, "text": "Sign it."}]}})
+        };
+        assert_eq!(approval_text(ReviewId(7), &review(true)), "Review 7: approved.");
+        assert_eq!(
+            approval_text(ReviewId(7), &review(false)),
+            "Review 7: approved, but the approval does not count yet.\n  Sign it."
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! Reviews as text: the change, its impact, what you viewed, and the discussion.
 
 use api::proposals::Replanned;
-use api::reviews::{Discussion, ViewedChanges};
+use api::reviews::{Discussion, ReviewedNoderole, ViewedChanges};
 use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Touched, WaveGroup};
 use engine::blueprint::secret_uses::SecretChange;
@@ -9,10 +9,12 @@ use engine::blueprint::text::{HashDescriptions, Names};
 use engine::catalog::OnInput;
 use engine::counting::many;
 use engine::ids::ReviewId;
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::output::outline::outline;
-use crate::output::{OutputFormat, moment_of, plain, said, sanitize_lines};
+use crate::output::table::Table;
+use crate::output::{OutputFormat, moment, moment_of, plain, said, sanitize_lines};
 use crate::proposals::{indented, reasons, replanned};
 
 /// Differences between a review and the one that it replaces.
@@ -79,7 +81,7 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
         format!("{} {}\n", output.heading(&format!("Review {}:", word("review"))), word("title"));
     let node =
         value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
-    let at = value["at"].as_i64().map(moment_of).unwrap_or_default();
+    let at = moment(&value["at"]);
     text += &format!(
         "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on blueprint {})\n",
         word("deployment"),
@@ -152,7 +154,7 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
     }
     part("Gate", lines);
     let verdict = |verdict: &Value| {
-        let at = verdict["at"].as_i64().map(moment_of).unwrap_or_default();
+        let at = moment(&verdict["at"]);
         let counts = if verdict["counts"] == true { "" } else { " (does not count)" };
         plain(&format!(
             "{} {}{counts}, {at} {}",
@@ -341,6 +343,28 @@ pub(crate) fn discussion_text(value: &Value) -> String {
     text
 }
 
+/// The values and scripts of a noderole in a review.
+pub(crate) fn reviewed_noderole_text(response: &Value, output: OutputFormat) -> String {
+    let Ok(told) = ReviewedNoderole::deserialize(response) else { return outline(response) };
+    let mut table = Table::new(["PATH", "BEFORE", "AFTER", "SOURCE"]);
+    for value in told.values {
+        let before = if value.changed { value.before } else { value.after.clone() };
+        table.row([
+            value.path,
+            before.unwrap_or_default(),
+            value.after.unwrap_or_default(),
+            value.source,
+        ]);
+    }
+    let mut text = table.text(output);
+    for script in told.scripts {
+        let body =
+            script.text.unwrap_or_else(|| format!("gantry role script --hash {}", script.hash));
+        text += &format!("\n{}\n{}\n", output.heading(&plain(&script.name)), sanitize_lines(&body));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use engine::blueprint::difference::{Difference, Sides};
@@ -360,7 +384,7 @@ mod tests {
     #[test]
     fn review_lists_secrets_by_version() {
         let text =
-            review_text(&json!({"impact": {"secrets": [secret_use()]}}), OutputFormat::new(false));
+            review_text(&json!({"impact": {"secrets": [secret_use()]}}), OutputFormat::default());
         let line =
             "Secrets\n  uses secret db/password version 2 (was version 1) in app of web on n1\n";
         assert!(text.contains(line), "{text}");
@@ -418,7 +442,7 @@ mod tests {
         let value = json!({"review": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
             "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
             "may_judge": {"allowed": false, "reason": "you wrote part of this change"}, "may_commit": {"allowed": true}, "verdicts": [], "risks": []});
-        let text = review_text(&value, OutputFormat::new(false));
+        let text = review_text(&value, OutputFormat::default());
         for line in [
             "A proxy",
             "  binds proxy to n1",
@@ -442,11 +466,11 @@ mod tests {
         replan["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
         let text = review_text(
             &json!({"state": "sent_back", "replaced_by": replan}),
-            OutputFormat::new(false),
+            OutputFormat::default(),
         );
         let lines = "\nSent back to its authors\n  Changed since: web (blueprint 4).\n  web: It changed since.\n";
         assert!(text.contains("state: sent back (") && text.contains(lines), "{text}");
-        let text = proposal_text(&json!({"sent_back": replan}), OutputFormat::new(false));
+        let text = proposal_text(&json!({"sent_back": replan}), OutputFormat::default());
         let lines = "sent back from review 5: its base changed\n  Changed since: web (blueprint \
             4).\n  web: It changed since.\n";
         assert!(text.contains(lines), "{text}");
@@ -455,8 +479,7 @@ mod tests {
     #[test]
     fn resubmitted_review_shows_its_shift() {
         let mut came = moved(Some(6));
-        let lines =
-            |came: &Value| review_text(&json!({"replaces": came}), OutputFormat::new(false));
+        let lines = |came: &Value| review_text(&json!({"replaces": came}), OutputFormat::default());
         let text = lines(&came);
         assert!(
             text.contains("  Planned again from review 5.\n  Changed since: web (blueprint 4).\n"),
@@ -484,13 +507,13 @@ mod tests {
     fn findings_are_one_line_each() {
         let found = json!({"check": "reserved", "level": "warning", "at": "app on n1", "what": "it has no data",
             "remedy": "Set some."});
-        let text = review_text(&json!({"checks": [found]}), OutputFormat::new(false));
+        let text = review_text(&json!({"checks": [found]}), OutputFormat::default());
         assert!(text.contains("Lint\n  warning: app on n1: it has no data. Set some.\n"), "{text}");
         let text = proposal_text(
             &json!({"refused": [{"edit": 2, "code": "already_bound", "reason": "Role app is \
                                                                                 already bound to \
                                                                                 node n1"}]}),
-            OutputFormat::new(false),
+            OutputFormat::default(),
         );
         assert!(
             text.ends_with("rejected: edit 2: Role app is already bound to node n1\n"),

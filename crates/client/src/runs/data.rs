@@ -33,8 +33,8 @@ pub(crate) fn data(client: &Client, path: &str, wanted: &ValueArgs, own: bool) -
         }
         page.insert("next".into(), taken(&mut more, "next"));
     }
-    if output.json {
-        return output.json(&document);
+    if output.is_document() {
+        return output.document(&document);
     }
     let mut table = Table::new(["PATH", "VALUE", "SOURCE"]);
     for value in document["page"]["values"].as_array().map(Vec::as_slice).unwrap_or_default() {

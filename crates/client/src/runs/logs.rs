@@ -52,8 +52,8 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
             server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
         for hit in &page.hits {
             found += 1;
-            match output.json {
-                true => output.json_line(&json!(hit))?,
+            match output.is_document() {
+                true => output.document_line(&json!(hit))?,
                 false => output.line(&format!("{}: {}", hit.line, plain(&hit.text)))?,
             }
         }
@@ -107,8 +107,10 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
         };
         (reached, away) = (true, None);
         for piece in &log.pieces {
-            match (output.json, logs.raw) {
-                (true, _) => output.json_line(&serde_json::to_value(piece).unwrap_or_default())?,
+            match (output.is_document(), logs.raw) {
+                (true, _) => {
+                    output.document_line(&serde_json::to_value(piece).unwrap_or_default())?
+                }
                 (false, true) => output.raw(&piece.text)?,
                 (false, false) => output.raw(&filter.text(&piece.text))?,
             }

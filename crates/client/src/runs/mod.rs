@@ -3,6 +3,7 @@
 pub(crate) mod data;
 pub(crate) mod logs;
 pub(crate) mod pending;
+pub(crate) mod rerun;
 
 use api::runs::{RunState, RunSummary, RunView};
 use clap::Subcommand;
@@ -19,7 +20,7 @@ use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{
-    FIRST, OutputFormat, facts, moment, moment_of, optional_moment, permission_text, plain,
+    FIRST, OutputFormat, facts, moment_of, optional_moment, permission_text, plain,
 };
 use crate::runs::data::{ValueArgs, data};
 use crate::server::parse_answer;
@@ -122,7 +123,7 @@ pub(crate) fn run_text(response: &Value, output: OutputFormat) -> String {
         ("noderole", run.noderole.to_string()),
     ]);
     if told.attempts.len() > 1 {
-        text += &format!("\n{}", attempts(&told.attempts).text(output));
+        text += &format!("\n{}", attempts(&told.attempts, output).text(output));
     }
     let id = run.id;
     text + &format!(
@@ -152,15 +153,15 @@ pub(crate) fn state_word(state: RunState) -> &'static str {
     }
 }
 
-pub(crate) fn attempts(runs: &[RunSummary]) -> Table {
+pub(crate) fn attempts(runs: &[RunSummary], output: OutputFormat) -> Table {
     let mut table = Table::new(["RUN", "STATE", "BLUEPRINT", "QUEUED", "ENDED", "ERROR"]);
     for run in runs.iter().take(FIRST) {
         table.row([
             run.id.to_string(),
             state_word(run.state).to_owned(),
             run.blueprint.to_string(),
-            moment_of(run.queued.0),
-            optional_moment(run.ended),
+            output.time_of(run.queued.0),
+            output.optional_time(run.ended),
             run.error.clone().unwrap_or_default(),
         ]);
     }
@@ -211,15 +212,15 @@ pub(crate) fn run_list() -> List {
         items: "runs",
         cursor: "before",
         columns: &[
-            ("ID", |v| word(v, "id")),
-            ("STATE", |v| word(v, "state")),
-            ("ROLE", role_of),
-            ("NODE", |v| word(v, "fqdn")),
-            ("DEPLOYMENT", |v| word(v, "deployment")),
-            ("BLUEPRINT", |v| word(v, "blueprint")),
-            ("QUEUED", |v| moment(&v["queued"])),
-            ("ENDED", |v| moment(&v["ended"])),
-            ("ERROR", |v| word(v, "error")),
+            ("ID", |v, _| word(v, "id")),
+            ("STATE", |v, _| word(v, "state")),
+            ("ROLE", |v, _| role_of(v)),
+            ("NODE", |v, _| word(v, "fqdn")),
+            ("DEPLOYMENT", |v, _| word(v, "deployment")),
+            ("BLUEPRINT", |v, _| word(v, "blueprint")),
+            ("QUEUED", |v, o| o.time(&v["queued"])),
+            ("ENDED", |v, o| o.time(&v["ended"])),
+            ("ERROR", |v, _| word(v, "error")),
         ],
         none: "No runs found.",
     }
@@ -233,7 +234,7 @@ mod tests {
 
     fn summary(id: i64, state: &str) -> Value {
         json!({"id": id, "noderole": uuid::Uuid::nil(), "role": "app", "fqdn": "n1.demo", "deployment": "web", "state": state, "cause": null,
-            "blueprint": 3, "worker": "w1", "queued": 1_790_000_000_000_i64, "started": null, "ended": null, "error": "it\nbroke"})
+            "blueprint": 3, "worker": "w1", "queued": "2026-09-21T14:13:20Z", "started": null, "ended": null, "error": "it\nbroke"})
     }
 
     #[test]
@@ -241,7 +242,7 @@ mod tests {
         let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
             "result_gone": false, "output": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "review": null,
             "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 12, "cursor": 1});
-        let text = run_text(&view, OutputFormat::new(false));
+        let text = run_text(&view, OutputFormat::default());
         for line in [
             "Run 7: app on n1.demo, failed\n",
             "  error       it broke\n",
@@ -255,7 +256,7 @@ mod tests {
         }
         assert!(!text.contains("started") && !text.contains("secret"), "{text}");
         assert_eq!(
-            run_text(&json!({"of": "another"}), OutputFormat::new(false)),
+            run_text(&json!({"of": "another"}), OutputFormat::default()),
             "of: another\n",
             "printed as an outline"
         );
@@ -269,7 +270,7 @@ mod tests {
         let view = json!({"run": run, "input": {}, "provenance": [], "values": 0, "result": {},
             "result_gone": false, "output": null, "attempts": [], "review": null,
             "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 0, "cursor": 1});
-        let text = run_text(&view, OutputFormat::new(false));
+        let text = run_text(&view, OutputFormat::default());
         assert!(text.starts_with("Run 7: app (remove) on n1.demo, succeeded\n"), "{text}");
     }
 }

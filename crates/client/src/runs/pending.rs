@@ -10,7 +10,7 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, moment_of, plain};
+use crate::output::{OutputFormat, plain};
 use crate::runs::role_and_action;
 use crate::server::taken;
 
@@ -109,7 +109,7 @@ pub(crate) fn pending_text(page: &PendingPage, output: OutputFormat) -> String {
                 step.fqdn.clone(),
                 step.deployment.to_string(),
                 step.state.word().to_owned(),
-                moment_of(step.since.0),
+                output.time_of(step.since.0),
                 step.reasons.join(" "),
             ]);
         }
@@ -129,13 +129,13 @@ mod tests {
     #[test]
     fn reason_filter_hides_other_reasons() {
         let step = json!({"noderole": uuid::Uuid::nil(), "role": "app", "node": uuid::Uuid::nil(), "fqdn": "n1.demo",
-            "deployment": "web", "state": "error", "since": 0, "reasons": ["It failed."], "resolved_by": []});
+            "deployment": "web", "state": "error", "since": "2026-09-21T14:13:20Z", "reasons": ["It failed."], "resolved_by": []});
         let group = |reason: &str, heading: &str, steps: Value| json!({"reason": reason, "heading": heading, "resolution": "a person", "count": 1, "more": false, "steps": steps});
         let page = |steps: Value| -> PendingPage {
             let groups = [group("failed", "Failed", steps), group("on_hold", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
-        let told = pending_with_reason(page(json!([step])), OutputFormat::new(false));
+        let told = pending_with_reason(page(json!([step])), OutputFormat::default());
         assert!(
             told.contains(" (1) - resolved by a person\n") && told.contains("It failed."),
             "{told}"
@@ -143,10 +143,10 @@ mod tests {
         assert!(!told.contains("On hold"), "{told}");
         let mut removal = step.clone();
         removal["action"] = json!("remove");
-        let told = pending_with_reason(page(json!([removal])), OutputFormat::new(false));
+        let told = pending_with_reason(page(json!([removal])), OutputFormat::default());
         assert!(told.contains("  app (remove) "), "{told}");
         assert_eq!(
-            pending_with_reason(page(json!([])), OutputFormat::new(false)),
+            pending_with_reason(page(json!([])), OutputFormat::default()),
             "No pending steps with this reason.\n"
         );
     }

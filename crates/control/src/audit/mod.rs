@@ -11,8 +11,7 @@ use api::Problem;
 use api::audit::{
     AuditEntry, AuditPage, AuditQuery, AuditSource, ChainQuery, ChainView, MAX_VERIFIED_LINKS,
 };
-use api::listing::PAGE_SIZE;
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use engine::audit::export::{FORMAT, Header, Line};
 use engine::audit::{Chain, SealedEntry};
 use engine::ids::{PersonId, SYSTEM_ACTOR};
@@ -54,7 +53,8 @@ impl Control {
             behind,
         };
         let mut connection = self.connection().await?;
-        let mut rows = store::audit::audit(&mut connection, filter, PAGE_SIZE as u64 + 1)
+        let size = Limit::rows(query.limit, PAGE_SIZE);
+        let mut rows = store::audit::audit(&mut connection, filter, size as u64 + 1)
             .await
             .map_err(from_store)?;
         let in_window = since.is_some() || until.is_some();
@@ -63,8 +63,8 @@ impl Control {
         {
             return Err(cursor::invalid_cursor(query.sort, query.before.as_ref()));
         }
-        let more = rows.len() > PAGE_SIZE;
-        rows.truncate(PAGE_SIZE);
+        let more = rows.len() > size;
+        rows.truncate(size);
         let next = rows
             .last()
             .filter(|_| more)
@@ -203,8 +203,8 @@ fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
     moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {
         Problem::invalid(format!(
-            "{field}: must be a Unix timestamp in milliseconds, from the year 1 to the year 9999. \
-             Times before 1970 are negative."
+            "{field}: must be a time from the year 1 to the year 9999, for example \
+             2026-11-21T08:15:02Z."
         ))
     })
 }

@@ -9,7 +9,7 @@ use api::Problem;
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::DocumentChange;
-use engine::gate::who::disregarded;
+use engine::gate::who::ignored_objectors;
 use engine::gate::{NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
 use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::base::written;
@@ -163,9 +163,9 @@ impl Control {
                 .map_err(from_store)?;
             detail["canceled_runs"] = json!(ended);
         }
-        let disregarded = disregarded(&case.facts);
-        if !disregarded.is_empty() {
-            detail["disregarded"] = json!(disregarded);
+        let ignored = ignored_objectors(&case.facts);
+        if !ignored.is_empty() {
+            detail["ignored_objections"] = json!(ignored);
         }
         store::audit::append_audit(
             &mut transaction,

@@ -2,7 +2,9 @@
 
 pub(crate) mod commit;
 pub(crate) mod genesis;
+pub(crate) mod progress;
 pub(crate) mod restore;
+pub(crate) mod rollout;
 pub(crate) mod verify;
 
 use std::collections::BTreeSet;
@@ -14,8 +16,7 @@ use api::blueprints::{
     BlueprintKind, BlueprintPage, BlueprintSummary, Comparison, Point, Side as ComparedSide,
 };
 use api::catalog::HiddenCharacters;
-use api::listing::PAGE_SIZE;
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use engine::Hash;
 use engine::blueprint::difference;
 use engine::blueprint::difference::Sides;
@@ -58,18 +59,19 @@ impl Control {
         };
         let (deployment, removed_in) =
             (deployment.map(|once| once.id), deployment.and_then(|once| once.removed_in));
+        let size = Limit::rows(query.limit, PAGE_SIZE);
         let rows = store::blueprints::targets(
             &mut connection,
             deployment,
             query.sort.descending,
             behind,
-            PAGE_SIZE as u64 + 1,
+            size as u64 + 1,
         )
         .await
         .map_err(from_store)?;
-        let more = rows.len() > PAGE_SIZE;
+        let more = rows.len() > size;
         let targets: Vec<_> =
-            rows.into_iter().take(PAGE_SIZE).map(to_blueprint_summary).collect::<Result<_, _>>()?;
+            rows.into_iter().take(size).map(to_blueprint_summary).collect::<Result<_, _>>()?;
         let last = targets.last().filter(|_| more);
         let next = last.map(|target: &BlueprintSummary| {
             Cursor::behind(query.sort, &[Key::from(target.number.0)])
@@ -130,6 +132,8 @@ impl Control {
             next: None,
             names,
             pins: review.pins,
+            role_values: review.role_values,
+            more_role_values: review.more_role_values,
             contents: review.contents,
             hidden_characters: review.hidden_characters,
             impact: review.impact,
@@ -327,6 +331,8 @@ fn compared(
         more,
         next: None,
         pins,
+        role_values: Vec::new(),
+        more_role_values: 0,
         contents: Vec::new(),
         hidden_characters: HiddenCharacters::default(),
     })

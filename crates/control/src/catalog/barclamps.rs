@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use api::Problem;
 use api::catalog::{BarclampSort, BarclampsQuery};
 use api::catalog::{BarclampVersion, CatalogPage};
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit};
 use api::views::board::{InheritedVersion, OwnVersion, VersionChoice};
 use engine::Hash;
 use engine::catalog::version::{compare, order};
@@ -96,8 +96,9 @@ impl Control {
             }
             _ => 0,
         };
-        let more = indexes.len() > first.saturating_add(PAGE);
-        let indexes: Vec<usize> = indexes.into_iter().skip(first).take(PAGE).collect();
+        let size = Limit::rows(query.limit, PAGE);
+        let more = indexes.len() > first.saturating_add(size);
+        let indexes: Vec<usize> = indexes.into_iter().skip(first).take(size).collect();
         let page: Vec<&Barclamp> = (indexes.iter())
             .map(|index| present.catalog.barclamp(rows[*index].hash).map(|barclamp| &**barclamp))
             .collect::<Result<_, _>>()

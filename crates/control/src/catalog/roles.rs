@@ -13,8 +13,7 @@ use api::catalog::{
     RoleTie, RoleUse, RoleVersion, RoleVertex, RoleView, RolesQuery,
 };
 use api::deployments::AttribView;
-use api::listing::PAGE_SIZE;
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use engine::Hash;
 use engine::catalog::version::{newest, order};
 use engine::catalog::{Barclamp, Catalog, Flags, Role};
@@ -193,7 +192,13 @@ impl Control {
         };
         let roles: Vec<RoleSummary> = all.iter().filter(fits).map(summary).collect();
         let count = roles.len();
-        let (roles, next) = cursor::page(roles, keys, query.sort, query.after.as_ref(), PAGE_SIZE)?;
+        let (roles, next) = cursor::page(
+            roles,
+            keys,
+            query.sort,
+            query.after.as_ref(),
+            Limit::rows(query.limit, PAGE_SIZE),
+        )?;
         Ok(RolePage { roles, count, next })
     }
 
@@ -342,18 +347,18 @@ impl Control {
             _ => None,
         };
         let mut connection = self.connection().await?;
-        let limit = IMPORTS_PER_PAGE as u64 + 1;
+        let size = Limit::rows(query.limit, IMPORTS_PER_PAGE).min(IMPORTS_PER_PAGE);
         let mut rows = store::catalog::import_reports(
             &mut connection,
             barclamp,
             query.sort.descending,
             last,
-            limit,
+            size as u64 + 1,
         )
         .await
         .map_err(from_store)?;
-        let more = rows.len() > IMPORTS_PER_PAGE;
-        rows.truncate(IMPORTS_PER_PAGE);
+        let more = rows.len() > size;
+        rows.truncate(size);
         let next = rows
             .last()
             .filter(|_| more)

@@ -1,9 +1,11 @@
-//! The graph of a deployment and of a review, folded for display.
+//! The graph of the cluster, of a deployment and of a review, folded for display.
 //!
 //! The graph comes from the desired state (the skeleton, or a review's documents), with step states
 //! added. The response contains the folded graph only. A picture with more than [`DRAWN`] vertices
 //! or [`MAX_EDGES`] edges is unreadable. A larger one is folded by role, with a note in the
-//! response. All computations are linear in noderoles and edges, except for id lookups.
+//! response. All computations are linear in noderoles and edges, except for id lookups. The graph of
+//! the cluster has at most [`MAX_CLUSTER_NODEROLES`] noderoles. Deployments that do not fit are left
+//! out as a whole, with a note that names them.
 //!
 //! Waves and trails are those of the whole graph. They do not change if the reader expands or
 //! filters it.
@@ -43,6 +45,11 @@ pub const DRAWN: usize = 1_500;
 /// Maximum number of edges in one picture.
 pub const MAX_EDGES: usize = 20_000;
 
+/// Maximum number of noderoles in the graph of the cluster.
+pub const MAX_CLUSTER_NODEROLES: usize = 50_000;
+/// Maximum number of left out deployments that a note names.
+const MAX_NAMED_DEPLOYMENTS: usize = 5;
+
 /// More noderoles than any path has. One millisecond weighs as much as this many noderoles.
 const MILLISECOND_WEIGHT: u64 = 1 << 20;
 
@@ -67,6 +74,8 @@ struct WholeGraph {
     rewired: EdgeChanges,
     /// The target shown, if it is not the current one, and a note about it.
     then: Option<(BlueprintNumber, String)>,
+    /// A note about the parts that are left out.
+    left_out: Option<String>,
 }
 
 /// The edges that a change adds and removes, as (parent, child).
@@ -78,6 +87,60 @@ struct EdgeChanges {
 }
 
 impl Control {
+    /// The graph of all deployments.
+    ///
+    /// # Errors
+    /// If the requested target does not exist, or a requested vertex is missing and `missing` is
+    /// `Refused`.
+    pub async fn cluster_graph(
+        &self,
+        actor: &Actor,
+        query: &GraphOptions,
+        missing: Lost,
+    ) -> Result<GraphView, Problem> {
+        actor.require(Permission::Viewer)?;
+        // Read the cursor first, so the live stream reports all later events.
+        let cursor = self.current_cursor().await?;
+        let present = self.present().await?;
+        let compute = self.compute_for(actor);
+        let past = match query.blueprint {
+            Some(target) => {
+                let (_, blueprint) = side(self, &compute, &present, Point::Number(target)).await?;
+                Some((target, blueprint))
+            }
+            None => None,
+        };
+        let mut scene = compute
+            .work(move || match past {
+                Some((target, blueprint)) => {
+                    let skeleton = skeleton_at(&blueprint, &present)?;
+                    let note =
+                        format!("This is the cluster at blueprint {target}, without step states.");
+                    let mut scene = WholeGraph::cluster(&skeleton);
+                    scene.new = gone(&scene.items, &present);
+                    scene.then = Some((target, note));
+                    Ok::<_, Problem>(scene)
+                }
+                None => Ok(WholeGraph::cluster(&present.skeleton)),
+            })
+            .await??;
+        scene.has(query, missing)?;
+        let mut connection = self.connection().await?;
+        if scene.then.is_none() {
+            let all: Vec<NoderoleId> = scene.items.iter().map(|item| item.id).collect();
+            let states = store::deployments::step_states(&mut connection, &all).await;
+            scene.appearances = states
+                .map_err(from_store)?
+                .into_iter()
+                .filter_map(|(id, state)| Some((id, appearance(&state)?)))
+                .collect();
+        }
+        let took = scene.durations(&mut connection, query).await?;
+        drop(connection);
+        let query = query.clone();
+        compute.work(move || scene.view(None, &query, &took, cursor)).await?
+    }
+
     /// The graph of a deployment, by the deployment's name.
     ///
     /// # Errors
@@ -108,7 +171,7 @@ impl Control {
             scene.has(query, missing)?;
             let mut connection = self.connection().await?;
             let took = scene.durations(&mut connection, query).await?;
-            return scene.view(id, query, &took, cursor);
+            return scene.view(Some(id), query, &took, cursor);
         }
         let id = once?.id;
         let items = present.skeleton.graph_of(id);
@@ -126,11 +189,12 @@ impl Control {
             appearances.extend(appearance(&state).map(|appearance| (id, appearance)));
         }
         let (new, rewired) = (BTreeSet::new(), EdgeChanges::default());
+        let names = names(&present.skeleton);
         let scene =
-            WholeGraph { items, appearances, names: names(&present), new, rewired, then: None };
+            WholeGraph { items, appearances, names, new, rewired, then: None, left_out: None };
         scene.has(query, missing)?;
         let took = scene.durations(&mut connection, query).await?;
-        scene.view(id, query, &took, cursor)
+        scene.view(Some(id), query, &took, cursor)
     }
 
     /// The changes of a review and their direct neighbors, as a graph.
@@ -179,7 +243,7 @@ impl Control {
             .extend(is.deployments.iter().map(|(id, stored)| (*id, stored.doc.name.clone())));
         scene.has(query, missing)?;
         let took = scene.durations(&mut connection, query).await?;
-        scene.view(case.proposal.deployment, query, &took, 0)
+        scene.view(Some(case.proposal.deployment), query, &took, 0)
     }
 }
 
@@ -208,8 +272,58 @@ fn appearance(state: &str) -> Option<Appearance> {
     StepState::from_word(state).map(Appearance::State)
 }
 
-fn names(present: &Present) -> BTreeMap<DeploymentId, DeploymentName> {
-    present.skeleton.deployments.iter().map(|(id, found)| (*id, found.name.clone())).collect()
+fn names(skeleton: &Skeleton) -> BTreeMap<DeploymentId, DeploymentName> {
+    skeleton.deployments.iter().map(|(id, found)| (*id, found.name.clone())).collect()
+}
+
+/// The skeleton of an earlier blueprint.
+fn skeleton_at(blueprint: &Blueprint, present: &Present) -> Result<Skeleton, Problem> {
+    Skeleton::of(blueprint, [], &present.catalog).map_err(|error| {
+        tracing::error!(%error, "the catalog lacks an object that a blueprint pins");
+        Problem::internal()
+    })
+}
+
+/// The noderoles that no longer exist.
+fn gone(items: &[Item], present: &Present) -> BTreeSet<NoderoleId> {
+    let ids = items.iter().map(|item| item.id);
+    ids.filter(|id| present.skeleton.place(*id).is_none()).collect()
+}
+
+/// The deployments that fit into one graph, in the order of their names, and a note about the
+/// others.
+fn fitting(
+    counts: &BTreeMap<DeploymentId, usize>,
+    names: &BTreeMap<DeploymentId, DeploymentName>,
+    limit: usize,
+) -> (BTreeSet<DeploymentId>, Option<String>) {
+    let mut by_name: Vec<(&DeploymentName, DeploymentId, usize)> =
+        counts.iter().filter_map(|(id, count)| Some((names.get(id)?, *id, *count))).collect();
+    by_name.sort();
+    let total: usize = counts.values().sum();
+    let (mut shown, mut left_out, mut room) = (BTreeSet::new(), Vec::new(), limit);
+    for (name, id, count) in by_name {
+        match room.checked_sub(count) {
+            Some(rest) => {
+                room = rest;
+                shown.insert(id);
+            }
+            None => left_out.push(name.as_str()),
+        }
+    }
+    let more = match left_out.len().saturating_sub(MAX_NAMED_DEPLOYMENTS) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let note = (!left_out.is_empty()).then(|| {
+        let named = left_out.iter().take(MAX_NAMED_DEPLOYMENTS).copied().collect::<Vec<_>>();
+        format!(
+            "The cluster has {total} noderoles, but this graph shows at most {limit}. Not shown: \
+             {}{more}. Open the graph of one of these deployments.",
+            named.join(", ")
+        )
+    });
+    (shown, note)
 }
 
 /// The changed noderoles and their direct parents and children.
@@ -262,7 +376,8 @@ fn change(
         appearances.entry(id).or_insert(Appearance::Around);
     }
     let items = items.into_values().filter(|item| appearances.contains_key(&item.id)).collect();
-    WholeGraph { items, appearances, names: names(present), new, rewired, then: None }
+    let names = names(&present.skeleton);
+    WholeGraph { items, appearances, names, new, rewired, then: None, left_out: None }
 }
 
 impl EdgeChanges {
@@ -349,6 +464,21 @@ fn blueprint_items(blueprint: &Blueprint) -> impl Iterator<Item = Item> {
 type Durations = BTreeMap<NoderoleId, u64>;
 
 impl WholeGraph {
+    /// All deployments, or as many as fit, without step states.
+    fn cluster(skeleton: &Skeleton) -> Self {
+        let names = names(skeleton);
+        let (shown, left_out) = fitting(&skeleton.noderole_counts(), &names, MAX_CLUSTER_NODEROLES);
+        Self {
+            items: skeleton.graph_within(&shown),
+            appearances: BTreeMap::new(),
+            names,
+            new: BTreeSet::new(),
+            rewired: EdgeChanges::default(),
+            then: None,
+            left_out,
+        }
+    }
+
     /// A deployment as of an earlier target. Step states are known only for the current target, so
     /// the scene has none.
     async fn then(
@@ -373,24 +503,16 @@ impl WholeGraph {
             format!("This is deployment {name} at blueprint {target}, without step states.{fate}");
         let present = present.clone();
         let scene = compute.work(move || {
-            let skeleton = Skeleton::of(&blueprint, [], &present.catalog).map_err(|error| {
-                tracing::error!(%error, "the catalog lacks an object that a blueprint pins");
-                Problem::internal()
-            })?;
+            let skeleton = skeleton_at(&blueprint, &present)?;
             let items = skeleton.graph_of(id);
-            let gone =
-                items.iter().map(|item| item.id).filter(|id| present.skeleton.place(*id).is_none());
             Ok(Self {
-                new: gone.collect(),
+                new: gone(&items, &present),
                 items,
                 appearances: BTreeMap::new(),
-                names: skeleton
-                    .deployments
-                    .iter()
-                    .map(|(id, found)| (*id, found.name.clone()))
-                    .collect(),
+                names: names(&skeleton),
                 rewired: EdgeChanges::default(),
                 then: Some((target, said)),
+                left_out: None,
             })
         });
         Ok((id, scene.await??))
@@ -452,7 +574,7 @@ impl WholeGraph {
 
     fn view(
         mut self,
-        deployment: DeploymentId,
+        deployment: Option<DeploymentId>,
         query: &GraphOptions,
         took: &Durations,
         cursor: i64,
@@ -476,16 +598,17 @@ impl WholeGraph {
         let (unfold, gone) = self.narrow(query, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
         let (target, then) = self.then.take().unzip();
+        let left_out = self.left_out.take();
         let said: Vec<String> =
-            then.into_iter().chain(gone.map(str::to_owned)).chain(cut).collect();
+            then.into_iter().chain(left_out).chain(gone.map(str::to_owned)).chain(cut).collect();
         let cut = (!said.is_empty()).then(|| said.join(" "));
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
         let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;
         let edges = self.rewired.mark(&self.items, &folded);
-        let name = self.names.get(&deployment).cloned().ok_or_else(Problem::internal)?;
+        let name = |id| self.names.get(&id).cloned().ok_or_else(Problem::internal);
         Ok(GraphView {
-            deployment: name,
+            deployment: deployment.map(name).transpose()?,
             deployment_id: deployment,
             blueprint: target,
             vertices,
@@ -746,5 +869,36 @@ impl WholeGraph {
             waves: member_waves().min().zip(member_waves().max()),
             on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn deployments_beyond_the_limit_are_named() {
+        let names = ["db", "edge", "web", "xen"].map(|name| DeploymentName::parse(name).unwrap());
+        let id = |n: usize| DeploymentId(Uuid::from_u128(n as u128));
+        let names: BTreeMap<_, _> =
+            names.into_iter().enumerate().map(|(n, name)| (id(n), name)).collect();
+        let counts = [3, 9, 4, 4].into_iter().enumerate().map(|(n, count)| (id(n), count));
+        let counts: BTreeMap<_, _> = counts.collect();
+        let (shown, note) = fitting(&counts, &names, 8);
+        assert_eq!(shown, BTreeSet::from([id(0), id(2)]), "a smaller deployment still fits");
+        assert_eq!(
+            note.as_deref(),
+            Some(
+                "The cluster has 20 noderoles, but this graph shows at most 8. Not shown: edge, \
+                 xen. Open the graph of one of these deployments."
+            )
+        );
+        assert_eq!(fitting(&counts, &names, 20).1, None);
+        let many: BTreeMap<_, _> =
+            (0..9).map(|n| (id(n), DeploymentName::parse(&format!("d{n}")).unwrap())).collect();
+        let counts = many.keys().map(|id| (*id, 1)).collect();
+        let (_, note) = fitting(&counts, &many, 2);
+        assert!(note.unwrap().contains("d2, d3, d4, d5, d6 and 2 more."));
     }
 }

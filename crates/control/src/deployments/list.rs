@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 
 use api::Problem;
-use api::deployments::{DeploymentPage, DeploymentSummary};
+use api::deployments::{DeploymentDetails, DeploymentPage, DeploymentSummary};
 use api::deployments::{DeploymentSort, DeploymentState, DeploymentsQuery};
-use api::listing::Key;
-use api::listing::PAGE_SIZE;
-use engine::ids::{BlueprintNumber, DeploymentId};
+use api::deployments::{StepPage, StepSort, StepSummary, StepsQuery};
+use api::listing::{Key, Limit, PAGE_SIZE};
+use api::runs::StepState;
+use engine::cluster::NoderoleKey;
+use engine::ids::{
+    ActionName, BlueprintNumber, DeploymentId, DeploymentName, NodeId, NoderoleId, RoleName,
+};
+use store::deployments::{StepFilter, StepListRow};
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
-use crate::problems::from_store;
+use crate::problems::{corrupt, from_store};
+use crate::runs::pending::node_named;
 use crate::runs::step_counts;
-use crate::text::{self};
+use crate::text::{self, at};
 use crate::{Control, cursor};
 
 impl Control {
@@ -35,6 +41,62 @@ impl Control {
     ) -> Result<DeploymentPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
+        let summaries = self.summaries(&present).await?;
+        let name = text::filter_text(&query.filter)?.unwrap_or_default();
+        let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
+        let wants = |(_, found): &(String, DeploymentSummary)| {
+            found.name.as_str().contains(name)
+                && query.state.is_none_or(|state| is_so(found, held(found.id), state))
+        };
+        let rows: Vec<_> = summaries.into_iter().filter(wants).collect();
+        let keys = |(path, found): &(String, DeploymentSummary), sort: DeploymentSort| {
+            let (name, nodes) = (Key::from(found.name.as_str()), found.nodes);
+            match sort {
+                DeploymentSort::Tree => vec![Key::from(path.as_str())],
+                DeploymentSort::Name => vec![name],
+                DeploymentSort::Nodes => vec![Key::from(nodes), name],
+                DeploymentSort::Errors => vec![Key::from(found.steps.error), name],
+                DeploymentSort::Blueprint => vec![Key::from(found.blueprint.0), name],
+            }
+        };
+        let (rows, next) = cursor::page(
+            rows,
+            keys,
+            query.sort,
+            query.after.as_ref(),
+            Limit::rows(query.limit, PAGE_SIZE),
+        )?;
+        Ok(DeploymentPage { deployments: rows.into_iter().map(|(_, found)| found).collect(), next })
+    }
+
+    /// A deployment, by name.
+    pub async fn deployment(
+        &self,
+        actor: &Actor,
+        name: &str,
+    ) -> Result<DeploymentDetails, Problem> {
+        actor.require(Permission::Viewer)?;
+        let present = self.present().await?;
+        let id = present.named(name)?;
+        let mut summaries = self.summaries(&present).await?.into_iter();
+        let (_, summary) =
+            summaries.find(|(_, found)| found.id == id).ok_or_else(Problem::internal)?;
+        let parent = present.skeleton.deployments.get(&id).and_then(|found| found.parent);
+        let parent = parent.and_then(|parent| present.skeleton.deployments.get(&parent));
+        let row = present.row(id);
+        Ok(DeploymentDetails {
+            summary,
+            parent: parent.map(|parent| parent.name.clone()),
+            on_hold: row.and_then(|row| row.held.as_ref()).map(|(_, reason)| reason.clone()),
+            priority: row.map_or(0, |row| row.priority),
+        })
+    }
+
+    /// All deployments in tree order, each with its path.
+    async fn summaries(
+        &self,
+        present: &Present,
+    ) -> Result<Vec<(String, DeploymentSummary)>, Problem> {
         let mut connection = self.connection().await?;
         let counts: BTreeMap<_, _> = store::deployments::counts(&mut connection)
             .await
@@ -58,26 +120,53 @@ impl Control {
             };
             Some((path, summary))
         };
-        let name = text::filter_text(&query.filter)?.unwrap_or_default();
-        let held = |id: DeploymentId| present.row(id).is_some_and(|row| row.held.is_some());
-        let wants = |(_, found): &(String, DeploymentSummary)| {
-            found.name.as_str().contains(name)
-                && query.state.is_none_or(|state| is_so(found, held(found.id), state))
-        };
-        let rows: Vec<_> = tree(&present).into_iter().filter_map(summary).filter(wants).collect();
-        let keys = |(path, found): &(String, DeploymentSummary), sort: DeploymentSort| {
-            let (name, nodes) = (Key::from(found.name.as_str()), found.nodes);
-            match sort {
-                DeploymentSort::Tree => vec![Key::from(path.as_str())],
-                DeploymentSort::Name => vec![name],
-                DeploymentSort::Nodes => vec![Key::from(nodes), name],
-                DeploymentSort::Errors => vec![Key::from(found.steps.error), name],
-                DeploymentSort::Blueprint => vec![Key::from(found.blueprint.0), name],
-            }
-        };
-        let (rows, next) = cursor::page(rows, keys, query.sort, query.after.as_ref(), PAGE_SIZE)?;
-        Ok(DeploymentPage { deployments: rows.into_iter().map(|(_, found)| found).collect(), next })
+        Ok(tree(present).into_iter().filter_map(summary).collect())
     }
+
+    /// A page of the list of steps.
+    pub async fn find_steps(&self, actor: &Actor, query: &StepsQuery) -> Result<StepPage, Problem> {
+        actor.require(Permission::Viewer)?;
+        let StepSort::Id = query.sort.by;
+        let page =
+            cursor::stored(query.sort, query.after.as_ref(), query.limit, StepListRow::BY_ID)?;
+        let present = self.present().await?;
+        let filter = StepFilter {
+            deployment: text::filter_text(&query.deployment)?
+                .map(|name| present.named(name))
+                .transpose()?,
+            node: text::filter_text(&query.node)?
+                .map(|name| node_named(&present, name))
+                .transpose()?,
+            role: text::filter_text(&query.role)?,
+            state: query.state.map(StepState::as_str),
+            stale: query.stale,
+            generation: query.blueprint.map(|number| number.0),
+        };
+        let mut rows =
+            store::deployments::list_steps(&self.store, filter, &page).await.map_err(from_store)?;
+        let next = cursor::cut(&mut rows, query.sort, &page);
+        let steps = rows.into_iter().map(|row| step(&present, row)).collect::<Result<_, _>>()?;
+        Ok(StepPage { steps, next })
+    }
+}
+
+fn step(present: &Present, row: StepListRow) -> Result<StepSummary, Problem> {
+    let deployment = present.name_of(DeploymentId(row.deployment_id));
+    let role = RoleName::parse(&row.role).map_err(corrupt)?;
+    let instance = row.instance.try_into().map_err(corrupt)?;
+    Ok(StepSummary {
+        id: NoderoleId(row.noderole_id),
+        noderole: NoderoleKey { role, instance },
+        action: ActionName::parse(&row.action).map_err(corrupt)?,
+        node: NodeId(row.node_id),
+        fqdn: present.command_name(&row.fqdn),
+        deployment: DeploymentName::parse(&deployment).map_err(corrupt)?,
+        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+        since: at(row.since),
+        stale: row.stale,
+        generation: BlueprintNumber(row.generation),
+        error: row.error,
+    })
 }
 
 fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool {

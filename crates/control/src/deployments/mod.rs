@@ -3,6 +3,7 @@
 pub(crate) mod board;
 mod declaration;
 pub(crate) mod graph;
+mod lifecycle;
 pub(crate) mod list;
 pub(crate) mod noderole;
 pub(crate) mod values;

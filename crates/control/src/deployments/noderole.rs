@@ -1,14 +1,16 @@
 //! The details of a noderole: its state with reasons, its data and the layers of the data.
 
 use api::Problem;
-use api::deployments::{DataLayer, NoderoleDraft, NoderoleRef, NoderoleView};
+use api::deployments::{
+    CheckState, DataLayer, NoderoleCheck, NoderoleDraft, NoderoleRef, NoderoleView,
+};
 use api::listing::PAGE_SIZE;
 use api::runs::StepState;
 use api::values::MAX_VALUES;
 use api::values::Provenance;
 use engine::Hash;
 use engine::anneal::Reason;
-use engine::catalog::Role;
+use engine::catalog::{Check, Role};
 use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, StepOutput, layers, mask};
 use engine::ids::{
@@ -19,13 +21,14 @@ use engine::plan::Effects;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::deployments::{EdgeRow, NoderoleRow};
+use store::runs::RoleCheckRow;
 
 use crate::Control;
 use crate::catalog::roles::attribs;
 use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store};
-use crate::proposals::change::{counting, plan_on_pool, would_join};
+use crate::proposals::change::{author_of, counting, plan_on_pool, would_join};
 use crate::runs::list::{cause_text, layer_name, limits, reason_text, to_run, value_text};
 use crate::runs::pending::DEFAULT_LIMITS;
 use crate::text::at;
@@ -78,8 +81,13 @@ impl Control {
         let role_name = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
         let data = self.own_data(&present, &row, role, &role_name);
         let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
-        let why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
+        let mut why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
+        let result = store::runs::role_check(&mut connection, step).await.map_err(from_store)?;
         drop(connection);
+        let check = role.check().map(|(policy, script)| {
+            noderole_check(*policy, &script.name, row.step.generation, result)
+        });
+        why.extend(check.as_ref().and_then(|check| check_reason(check, state)));
         let may_edit = self.noderole_draft(actor, &present, &row, role).await?;
         let layered = layers(
             step,
@@ -121,6 +129,7 @@ impl Control {
             children: children.iter().map(|row| to_ref(&present, row)).collect::<Result<_, _>>()?,
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             limits: limits(&row.step),
+            check,
             may_retry: may_retry(actor, deployment, state),
             may_edit,
             may_propose: actor
@@ -180,6 +189,7 @@ impl Control {
             version: open.version,
             would_join: would_join(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
+            data_by: drafted.and_then(|drafted| author_of(&edits, drafted.why.edit())),
             defaults: data_below_user(&planned.effects, present, row, role, &key),
             rerun: planned.effects.reruns.iter().any(|r| r.node == node && r.noderole == key),
         }))
@@ -304,6 +314,55 @@ impl OwnLayers {
             layer("output", output.unwrap_or(&Value::Null)),
             layer("user", &self.user),
         ]
+    }
+}
+
+/// The check of a noderole. A result for another generation counts as none.
+fn noderole_check(
+    policy: Check,
+    script: &str,
+    generation: i64,
+    result: Option<RoleCheckRow>,
+) -> NoderoleCheck {
+    let result = result.filter(|result| result.generation == generation);
+    let unsigned = |n: i32| n.unsigned_abs();
+    let of = |get: fn(&RoleCheckRow) -> i32| result.as_ref().map_or(0, |row| unsigned(get(row)));
+    NoderoleCheck {
+        script: script.to_owned(),
+        policy,
+        state: match result.as_ref().map(|row| row.state.as_str()) {
+            Some("passing") => CheckState::Passing,
+            Some("failing") => CheckState::Failing,
+            _ => CheckState::Unknown,
+        },
+        passes: result.as_ref().is_some_and(|row| row.passes),
+        failures: of(|row| row.failures),
+        reran: result.as_ref().is_some_and(|row| row.reran),
+        took_ms: of(|row| row.took_ms),
+        checked: result.as_ref().and_then(|row| row.checked_at).map(at),
+        changed: result.as_ref().and_then(|row| row.changed_at).map(at),
+        detail: result.map(|row| row.detail).unwrap_or_default(),
+    }
+}
+
+/// Why a step with a check is not converged although it is ACTIVE, or how its ERROR ends.
+fn check_reason(check: &NoderoleCheck, state: StepState) -> Option<String> {
+    let failing = check.state == CheckState::Failing;
+    match state {
+        StepState::Active if failing && check.reran && check.failures == 0 => Some(
+            "The step ran again because its check failed. The check has not passed yet.".into(),
+        ),
+        StepState::Active if failing => Some(format!(
+            "The check failed {} of {} times in a row.",
+            check.failures, check.policy.failures
+        )),
+        StepState::Active if !check.passes => {
+            Some("The check has not run. It runs as soon as a worker can run it.".into())
+        }
+        StepState::Error if failing => {
+            Some("The check made the step fail. The step is active again when it passes.".into())
+        }
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit};
 use api::values::{
     MAX_VALUE_CHARS, MAX_VALUES, ResultLine, ResultLines, ResultOutcome, ResultsQuery, SetBy,
     ValuePage, ValueView, ValuesQuery, ValuesView,
@@ -213,7 +213,8 @@ impl Control {
             behind,
         };
         let mut connection = self.connection().await?;
-        let limit = i64::try_from(RESULTS_PER_PAGE + 1).unwrap_or(i64::MAX);
+        let size = Limit::rows(query.limit, RESULTS_PER_PAGE);
+        let limit = i64::try_from(size + 1).unwrap_or(i64::MAX);
         // One character more than is shown, to detect longer values.
         let characters = i32::try_from(MAX_VALUE_CHARS + 1).unwrap_or(i32::MAX);
         let found =
@@ -223,10 +224,10 @@ impl Control {
         let (rows, all) = found.ok_or_else(|| {
             Problem::not_found("This node does not exist. See the list of nodes.")
         })?;
-        let more = rows.len() > RESULTS_PER_PAGE;
+        let more = rows.len() > size;
         let results: Vec<ResultLine> = rows
             .into_iter()
-            .take(RESULTS_PER_PAGE)
+            .take(size)
             .map(|row| ResultLine {
                 run: RunId(row.id),
                 noderole: NoderoleId(row.noderole_id),

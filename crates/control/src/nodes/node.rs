@@ -8,8 +8,7 @@
 //! A client that changes a record states the version that it has seen. If the record has changed
 //! since, the request is refused.
 
-use api::listing::PAGE_SIZE;
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use api::live::{Live, Topic};
 use api::nodes::{
     HealthCheckPage, HealthCheckView, HealthChecksQuery, Maintenance, NodeChange, NodeConnection,
@@ -19,8 +18,8 @@ use api::nodes::{
 use api::runs::StepState;
 use api::{Problem, limits};
 use engine::alive::Liveness;
-use engine::cluster::Connection;
 use engine::cluster::connection::fingerprint;
+use engine::cluster::{Connection, phantom};
 use engine::data::{check_user_data, mask, secret};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, PersonId, RoleName};
 use serde_json::{Map, Value, json};
@@ -55,8 +54,9 @@ impl Control {
         let cursor = self.current_cursor().await?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let row = find_machine(&mut connection, name).await?;
+        let row = find_node(&mut connection, &present, name).await?;
         let id = NodeId(row.id);
+        let is_phantom = phantom_named(&present, &id.to_string()).is_some();
         let looks =
             store::nodes::health_checks(&mut connection, id, LookFilter::default(), LOOKS as u64)
                 .await
@@ -79,8 +79,12 @@ impl Control {
         let runs = store::runs::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
         let deployment = DeploymentId(row.deployment_id);
         let record = !present.blueprint.nodes.contains_key(&id);
-        let may_change =
-            actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail);
+        let may_change = match is_phantom {
+            true => Err("A phantom node has no record to change.".to_owned()),
+            false => {
+                actor.require_in(Permission::Operator, deployment).map_err(|problem| problem.detail)
+            }
+        };
         Ok(NodeView {
             id,
             version: row.version,
@@ -135,14 +139,15 @@ impl Control {
             ascending: !wanted.sort.descending,
             behind: health_check_cursor(wanted)?,
         };
+        let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let node = NodeId(find_machine(&mut connection, name).await?.id);
-        let limit = LOOKS as u64 + 1;
-        let mut looks = store::nodes::health_checks(&mut connection, node, filter, limit)
+        let node = NodeId(find_node(&mut connection, &present, name).await?.id);
+        let size = Limit::rows(wanted.limit, LOOKS);
+        let mut looks = store::nodes::health_checks(&mut connection, node, filter, size as u64 + 1)
             .await
             .map_err(from_store)?;
-        let more = looks.len() > LOOKS;
-        looks.truncate(LOOKS);
+        let more = looks.len() > size;
+        looks.truncate(size);
         let next = looks
             .last()
             .filter(|_| more)
@@ -164,16 +169,17 @@ impl Control {
             descending: wanted.sort.descending,
             behind: noderole_cursor(wanted)?,
         };
-        let mut connection = self.connection().await?;
-        let node = NodeId(find_machine(&mut connection, name).await?.id);
-        let limit = PAGE_SIZE as u64 + 1;
-        let mut rows = store::nodes::noderoles_of_node(&mut connection, node, filter, limit)
-            .await
-            .map_err(from_store)?;
-        drop(connection);
         let present = self.present().await?;
-        let more = rows.len() > PAGE_SIZE;
-        rows.truncate(PAGE_SIZE);
+        let mut connection = self.connection().await?;
+        let node = NodeId(find_node(&mut connection, &present, name).await?.id);
+        let size = Limit::rows(wanted.limit, PAGE_SIZE);
+        let mut rows =
+            store::nodes::noderoles_of_node(&mut connection, node, filter, size as u64 + 1)
+                .await
+                .map_err(from_store)?;
+        drop(connection);
+        let more = rows.len() > size;
+        rows.truncate(size);
         let next = rows
             .last()
             .filter(|_| more)
@@ -465,6 +471,35 @@ pub(crate) async fn node_deployment(
     let row = row
         .ok_or_else(|| Problem::not_found("This node no longer exists. See the list of nodes."))?;
     Ok(DeploymentId(row.deployment_id))
+}
+
+/// The row of a machine or a phantom.
+async fn find_node(
+    on: &mut PgConnection,
+    present: &Present,
+    name: &str,
+) -> Result<store::nodes::NodeDetailRow, Problem> {
+    let phantom = match phantom_named(present, name.trim()) {
+        Some(id) => store::nodes::any_node_detail(on, id).await.map_err(from_store)?,
+        None => None,
+    };
+    match phantom {
+        Some(row) => Ok(row),
+        None => find_machine(on, name).await,
+    }
+}
+
+/// The phantom node of this name or id: `phantom:web`, or the name that is derived from the id of
+/// its deployment.
+fn phantom_named(present: &Present, name: &str) -> Option<NodeId> {
+    let deployments = &present.skeleton.deployments;
+    let is_named = |id: &DeploymentId, found: &str, phantom: NodeId| {
+        phantom.to_string() == name
+            || phantom::deployment_of(name) == Some(found)
+            || phantom::fqdn(*id).as_str() == name
+    };
+    let found = deployments.iter().find(|(id, d)| is_named(id, d.name.as_str(), d.phantom));
+    found.map(|(_, deployment)| deployment.phantom)
 }
 
 async fn find_machine(

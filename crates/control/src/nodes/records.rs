@@ -44,7 +44,7 @@ impl Control {
             NodeSort::State => NodeRow::BY_STATE,
             NodeSort::Deployment => NodeRow::BY_DEPLOYMENT,
         };
-        let page = cursor::stored(wanted.sort, wanted.after.as_ref(), sort)?;
+        let page = cursor::stored(wanted.sort, wanted.after.as_ref(), wanted.limit, sort)?;
         // In every sort order, the last key is the node's name.
         if let Some(store::Key::Text(name)) = page.after.as_ref().and_then(|keys| keys.last())
             && Fqdn::parse(name).is_err()

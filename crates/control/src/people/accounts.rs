@@ -5,8 +5,9 @@
 //! (`guard_admins`), so two admins cannot disable each other at the same time.
 //!
 //! A person who gains Reviewer or Admin is signed out everywhere and has to sign in again. So a
-//! session that leaked while it had few permissions does not gain any. Revoked permissions end on
-//! the next request in any case.
+//! session that leaked while it had few permissions does not gain any. The session in which admins
+//! grant themselves a permission remains: otherwise the first admin, who may not have a password
+//! yet, could not sign in again. Revoked permissions end on the next request in any case.
 //!
 //! A change that ends other sessions of the actor also locks the actor's own row. Otherwise, two
 //! sessions that end each other would deadlock.
@@ -14,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use api::people::{
     AccountKind, CreatedPerson, EndedSessions, Grant, MyAccount, OneTimeLink, Password,
     PasswordRequest, PeopleQuery, PersonPage, PersonRequest, PersonView, SessionPage, SessionSort,
@@ -41,9 +42,6 @@ use crate::text::{self, at};
 pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
 /// For this long after a one-time sign-in, a new password does not require the old one.
 pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
-/// People or sessions per page.
-const PAGE: usize = api::listing::PAGE_SIZE;
-
 /// A person to change, and the version of their permissions that the client has seen, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeenPerson {
@@ -90,6 +88,7 @@ impl People {
             Some([Key::Text(name)]) => Some(name.clone()),
             _ => None,
         };
+        let size = Limit::rows(query.limit, PAGE_SIZE);
         let find = AccountListQuery {
             text,
             kind: query.kind.map(|kind| kind.as_str().to_owned()),
@@ -98,11 +97,11 @@ impl People {
             after,
         };
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let mut rows = store::people::accounts::accounts(&mut connection, &find, PAGE as u64 + 1)
+        let mut rows = store::people::accounts::accounts(&mut connection, &find, size as u64 + 1)
             .await
             .map_err(failed)?;
-        let more = rows.len() > PAGE;
-        rows.truncate(PAGE);
+        let more = rows.len() > size;
+        rows.truncate(size);
         let last = rows.last().filter(|_| more);
         let next = last.map(|row| Cursor::behind(query.sort, &[Key::from(row.name.as_str())]));
         Ok(PersonPage { people: views(&mut connection, rows).await?, next })
@@ -221,10 +220,15 @@ impl People {
             let gains_power = [Permission::Reviewer, Permission::Admin]
                 .into_iter()
                 .any(|p| after.gains(&before, p));
+            let own = actor.session.as_ref().filter(|_| actor.person == id);
             let ended_sessions = match gains_power {
-                true => store::people::end_all_sessions(&mut transaction, id, None)
-                    .await
-                    .map_err(failed)?,
+                true => store::people::end_all_sessions(
+                    &mut transaction,
+                    id,
+                    own.map(|session| &session.hash),
+                )
+                .await
+                .map_err(failed)?,
                 false => 0,
             };
             let detail = json!({"name": row.name, "was": grant_views(&row, &old_rows), "is": grants, "sessions_ended": ended_sessions});
@@ -414,7 +418,13 @@ impl People {
             vec![Key::from(moment.0), Key::from(session.id.to_string().as_str())]
         };
         let all = self.sessions(actor).await?;
-        let (sessions, next) = cursor::page(all, keys, query.sort, query.before.as_ref(), PAGE)?;
+        let (sessions, next) = cursor::page(
+            all,
+            keys,
+            query.sort,
+            query.before.as_ref(),
+            Limit::rows(query.limit, PAGE_SIZE),
+        )?;
         Ok(SessionPage { sessions, next })
     }
 

@@ -302,6 +302,7 @@ fn view(row: PasskeyRow) -> Result<PasskeyView, Problem> {
         fingerprint: fingerprint(digest),
         confirmed: row.passkey.confirmation.is_some(),
         confirmed_by: row.confirmed_by,
+        confirmer_revoked: row.confirmer_revoked_at.map(at),
         created: at(row.created_at),
         used: row.last_used_at.map(at),
     })

@@ -8,8 +8,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use api::limits::LISTED_TOKENS;
-use api::listing::Key;
-use api::listing::PAGE_SIZE;
+use api::listing::{Key, Limit, PAGE_SIZE};
 use api::names::TOKEN_PREFIX;
 use api::people::{CreatedToken, TokenPage, TokenRequest, TokenSort, TokenView, TokensQuery};
 use api::{Problem, limits};
@@ -168,8 +167,13 @@ impl People {
     ) -> Result<TokenPage, Problem> {
         let mut told = self.tokens(actor, query.person).await?;
         told.retain(|token| query.valid.is_none_or(|holds| token.valid == holds));
-        let (tokens, next) =
-            cursor::page(told, keys, query.sort, query.before.as_ref(), PAGE_SIZE)?;
+        let (tokens, next) = cursor::page(
+            told,
+            keys,
+            query.sort,
+            query.before.as_ref(),
+            Limit::rows(query.limit, PAGE_SIZE),
+        )?;
         Ok(TokenPage { tokens, next })
     }
 

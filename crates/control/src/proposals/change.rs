@@ -89,6 +89,11 @@ pub(crate) fn place_of(present: &Present, row: &ProposalRow) -> DeploymentId {
     node.map_or(row.deployment, |node| node.deployment)
 }
 
+/// The name of the person who made the edit with this number.
+pub(crate) fn author_of(edits: &[EditRow], number: u32) -> Option<String> {
+    edits.iter().find(|row| row.edit.seq == number).map(|row| row.actor_name.clone())
+}
+
 /// The edits that are not undone, in order.
 pub(crate) fn counting(edits: &[EditRow]) -> Vec<NumberedEdit> {
     edits.iter().filter(|e| !e.undone).map(|e| e.edit.clone()).collect()
@@ -478,7 +483,7 @@ impl Control {
         Ok(())
     }
 
-    /// Undoes the last edit. Returns the new version.
+    /// Undoes the edits of the last gesture. Returns the new version.
     pub async fn undo(
         &self,
         actor: &Actor,
@@ -488,7 +493,7 @@ impl Control {
         self.undo_or_redo(actor, proposal, version, true).await
     }
 
-    /// Redoes the last undone edit. Returns the new version.
+    /// Redoes the edits of the last undone gesture. Returns the new version.
     pub async fn redo(
         &self,
         actor: &Actor,
@@ -524,8 +529,8 @@ impl Control {
         };
         let nothing =
             if is_undo { "There is no edit to undo." } else { "There is no edit to redo." };
-        let (version, edit) = match stepped.map_err(from_store)? {
-            Stepped::To { version, edit } => (version, edit),
+        let (version, edits) = match stepped.map_err(from_store)? {
+            Stepped::To { version, edits } => (version, edits),
             Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
             Stepped::VersionConflict => return Err(proposal_changed()),
         };
@@ -535,7 +540,8 @@ impl Control {
             .require_in(Permission::Operator, place_of(&present, &row))?;
         // The edit may concern a deployment that another edit creates.
         let names = Names::of(&present, rows.iter().map(|row| &row.edit.edit));
-        let detail = json!({"edits": [names.edit(&edit.edit)], "number": edit.seq});
+        let texts: Vec<String> = edits.iter().map(|edit| names.edit(&edit.edit)).collect();
+        let detail = json!({"edits": texts, "number": edits.first().map(|edit| edit.seq)});
         store::audit::append_audit(
             &mut transaction,
             Some(actor.person),

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::Problem;
 use engine::Hash;
-use engine::cluster::{NodeDoc, phantom};
+use engine::cluster::{NodeDoc, NoderoleKey, phantom};
 use engine::gate::{COOLING_HOURS, Policy};
-use engine::ids::{DeploymentId, Fqdn, NodeId};
+use engine::ids::{DeploymentId, Fqdn, NodeId, RoleName};
 use engine::plan::edit::sign_in_demands;
 use engine::plan::effects::RoleData;
 use engine::plan::{Edit, EditNames, edit};
@@ -106,6 +106,32 @@ impl<'a> Names<'a> {
     /// An edit as text.
     pub fn edit(&self, edit: &Edit) -> String {
         edit.text(self)
+    }
+
+    /// The edits of one gesture as text.
+    pub fn gesture(&self, edits: &[&Edit]) -> String {
+        let [first, rest @ ..] = edits else { return String::new() };
+        if rest.is_empty() {
+            return self.edit(first);
+        }
+        let nodes = |role: &RoleName, verb: &str, to: &str| {
+            format!("{verb} {} {to} {role}", count(edits.len(), "node"))
+        };
+        match first {
+            Edit::Bind(edit::Bind { role, .. })
+                if rest.iter().all(|e| matches!(e, Edit::Bind(other) if other.role == *role)) =>
+            {
+                nodes(role, "bind", "to")
+            }
+            Edit::Unbind(edit::Unbind { noderole: NoderoleKey { role, .. }, .. })
+                if rest
+                    .iter()
+                    .all(|e| matches!(e, Edit::Unbind(other) if other.noderole.role == *role)) =>
+            {
+                nodes(role, "unbind", "from")
+            }
+            first => format!("{} and {}", self.edit(first), count(rest.len(), "more edit")),
+        }
     }
 
     /// A policy as text.

@@ -25,7 +25,9 @@ use crate::catalog::roles::attribs;
 use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_proposal};
-use crate::proposals::change::{Planned, counting, of_others, place_of, plan_on_pool, would_join};
+use crate::proposals::change::{
+    Planned, author_of, counting, of_others, place_of, plan_on_pool, would_join,
+};
 use crate::proposals::edit_text::Names;
 use crate::text::at;
 
@@ -101,7 +103,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
-        let (_, edits) = opened(&mut connection, proposal).await?;
+        let (row, edits) = opened(&mut connection, proposal).await?;
         drop(connection);
         let effects =
             plan_on_pool(&self.compute_for(actor), &present, counting(&edits)).await?.effects;
@@ -127,6 +129,7 @@ impl Control {
             .or(known.map(|known| &known.data))
             .cloned()
             .unwrap_or_else(|| json!({}));
+        let data_by = set.and_then(|set| author_of(&edits, set.why.edit()));
         let set = effects
             .role_data
             .iter()
@@ -141,7 +144,9 @@ impl Control {
         let below = OwnData { template: &role.template, deployment_role: of_role, ..OwnData::NONE };
         let below = layers(StepId::of(noderole.id(node), &ActionName::run()), below, None);
         Ok(DraftedNoderole {
+            version: row.version,
             data,
+            data_by,
             defaults: below.map(|layered| mask(&layered.value)).unwrap_or_else(|_| json!({})),
             attribs: attribs(role),
             proposed: bound.is_some(),
@@ -278,6 +283,10 @@ pub(crate) fn proposal_view(
     let last = rows.iter().rev().find(|r| !r.undone);
     let first_undone =
         rows.iter().find(|r| r.undone && !r.dropped && r.edit.seq > last.map_or(0, |l| l.edit.seq));
+    let gesture = |of: &EditRow| {
+        let edits = rows.iter().filter(|row| row.gesture == of.gesture && row.undone == of.undone);
+        names.gesture(&edits.map(|row| &row.edit.edit).collect::<Vec<_>>())
+    };
     let names_of_authors =
         rows.iter().flat_map(|r| r.toggled_by_names.iter().chain([&r.actor_name]));
     let authors: BTreeSet<&str> = names_of_authors.map(String::as_str).collect();
@@ -303,8 +312,8 @@ pub(crate) fn proposal_view(
         would_join: would_join(actor, rows),
         of_others: of_others(actor, open, rows),
         edits: rows.iter().map(view).collect(),
-        undo: last.map(text),
-        redo: first_undone.map(text),
+        undo: last.map(gesture),
+        redo: first_undone.map(gesture),
         added: planned.effects.bound.len(),
         removed: planned.projection.removed.len(),
         reruns,
@@ -352,7 +361,7 @@ pub(crate) fn clash_views(
         later: clash.later,
         later_by: by(clash.later),
         about: clash.over.text(names),
-        over: clash.over,
+        over: json!(clash.over),
     };
     clashes(&authored, &Meant(present, planned)).into_iter().map(view).collect()
 }

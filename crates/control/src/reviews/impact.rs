@@ -566,7 +566,8 @@ pub(crate) fn unlike(
 ) -> Option<String> {
     let again = || {
         Some(
-            "On the current target, the change differs from the reviewed one. Submit it again"
+            "On the current target, the change differs from the reviewed one. An author must \
+             submit it again"
                 .to_owned(),
         )
     };

@@ -13,11 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::Problem;
-use api::listing::PAGE_SIZE;
-use api::proposals::{ProposalSort, ProposalSummary};
+use api::listing::{Limit, PAGE_SIZE};
+use api::proposals::{ProposalPage, ProposalSort, ProposalSummary, ProposalsQuery};
 use api::reviews::{
-    MAX_TEXT_CHARS, ProposalPage, ProposalsQuery, ReviewCount, ReviewFilter, ReviewPage,
-    ReviewStateFilter, ReviewsQuery,
+    MAX_TEXT_CHARS, ReviewCount, ReviewFilter, ReviewPage, ReviewStateFilter, ReviewsQuery,
 };
 use api::reviews::{ReviewSort, ReviewState, ReviewSummary};
 use engine::gate::access::Access;
@@ -51,7 +50,7 @@ struct Reader<'a> {
     actor: &'a Actor,
     /// All people who gave a verdict, and the reader, with their current permissions.
     people: Vec<JudgeRow>,
-    /// The admins who gave these people their access.
+    /// The access of these people and of the authors.
     access: Access,
     /// Those of these people who have a confirmed passkey.
     able: BTreeSet<PersonId>,
@@ -125,7 +124,11 @@ impl Control {
         let judges = rows.iter().flat_map(|row| &row.verdicts).map(|verdict| verdict.person);
         let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
         let people: Vec<PersonId> = people.into_iter().collect();
-        let access = store::people::access::load_access(on, &people).await.map_err(from_store)?;
+        let authors = rows.iter().flat_map(|row| row.authors.iter().copied());
+        let with_authors: BTreeSet<PersonId> = people.iter().copied().chain(authors).collect();
+        let with_authors: Vec<PersonId> = with_authors.into_iter().collect();
+        let access =
+            store::people::access::load_access(on, &with_authors).await.map_err(from_store)?;
         let able = store::people::passkeys::able(on, &people).await.map_err(from_store)?;
         let people = store::reviews::judges(on, &people).await.map_err(from_store)?;
         let needs_deployments =
@@ -207,8 +210,9 @@ impl Control {
             ReviewSort::Submitted => Hit::BY_ID,
             ReviewSort::Title => Hit::BY_TITLE,
         };
-        let mut page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
-        page.limit = if query.whose == ReviewFilter::ForMe { LOOKED } else { PAGE_SIZE } as u64;
+        let mut page = cursor::stored(query.sort, query.before.as_ref(), query.limit, sort)?;
+        let size = Limit::rows(query.limit, PAGE_SIZE);
+        page.limit = if query.whose == ReviewFilter::ForMe { LOOKED } else { size } as u64;
         let present = self.present().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
@@ -245,7 +249,7 @@ impl Control {
             if query.whose == ReviewFilter::ForMe && reader.turn(&facts).is_none() {
                 continue;
             }
-            if visible.len() == PAGE_SIZE {
+            if visible.len() == size {
                 next = last.cloned();
                 break;
             }
@@ -285,7 +289,7 @@ impl Control {
             ProposalSort::Created => ProposalLine::BY_ID,
             ProposalSort::Deployment => ProposalLine::BY_DEPLOYMENT,
         };
-        let page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
+        let page = cursor::stored(query.sort, query.before.as_ref(), query.limit, sort)?;
         let find = FindProposals {
             by: query.mine.then_some(actor.person),
             drafts: query.drafts,

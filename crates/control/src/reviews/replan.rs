@@ -5,7 +5,7 @@
 //! new submission without verdicts replaces the old one. Otherwise (the edits cannot be planned, or
 //! have other effects) the proposal returns to its authors with the reason. Only an author's own
 //! credential can submit other content; the database checks this
-//! (`guard_with_credential_submission`).
+//! (`guard_with_credential_review`).
 //!
 //! The call that committed replans for up to [`AT_ONCE`] and finishes the submission that it has
 //! begun. The sweep of each server handles the rest, also after a crash. The commit transaction

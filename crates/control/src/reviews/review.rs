@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use api::blueprints::RoleValueChange;
 use api::catalog::PinChange;
 use api::live::{Live, Topic};
 use api::people::Signature;
@@ -36,6 +37,7 @@ use crate::{Control, done};
 
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_review};
+use crate::reviews::role_values;
 use crate::reviews::signatures::{Given, Signed, sign};
 use crate::reviews::submit::Summary;
 use crate::text::{self, at};
@@ -81,7 +83,10 @@ impl Control {
         people.sort_by(|a, b| a.name.cmp(&b.name));
         let policy = self.policy(on, present).await?;
         let ids: Vec<PersonId> = people.iter().map(|person| person.id).collect();
-        let access = store::people::access::load_access(on, &ids).await.map_err(from_store)?;
+        let with_authors: Vec<PersonId> =
+            ids.iter().copied().chain(authors.iter().map(|author| author.id)).collect();
+        let access =
+            store::people::access::load_access(on, &with_authors).await.map_err(from_store)?;
         let risks = review_risks(&row);
         let Given { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
         let facts = Facts {
@@ -149,6 +154,8 @@ impl Control {
                 .await?;
         let deceiving =
             self.kept.deceiving.begun(self, &compute, &difference, &pins, &present.catalog).await?;
+        let (role_values, more_role_values) =
+            self.role_values(&compute, &present, &difference, &case.documents).await?;
         let (came_from, became) = self.replanned(&compute, id).await?;
         let mut connection = self.connection().await?;
         let base = store::reviews::base(&mut connection, id).await.map_err(from_store)?;
@@ -200,6 +207,8 @@ impl Control {
             risks: review_risks(&case.row).into_iter().collect(),
             contents,
             pins,
+            role_values,
+            more_role_values,
             hidden_characters: deceiving,
             noderoles,
             difference,
@@ -230,6 +239,27 @@ impl Control {
             replaces: came_from,
             replaced_by: became,
         })
+    }
+
+    /// The effective values of deployment roles whose data the review changes.
+    async fn role_values(
+        &self,
+        compute: &ComputeLimit,
+        present: &Present,
+        difference: &Difference,
+        documents: &[DocumentChange],
+    ) -> Result<(Vec<RoleValueChange>, usize), Problem> {
+        if role_values::changed_roles(difference).next().is_none() {
+            return Ok((Vec::new(), 0));
+        }
+        let mut connection = self.connection().await?;
+        let (was, is) = sides(&mut connection, documents).await?;
+        drop(connection);
+        let (blueprint, catalog) = (Arc::clone(&present.blueprint), Arc::clone(&present.catalog));
+        let difference = difference.clone();
+        compute
+            .work(move || role_values::role_values(&difference, (&was, &is), &blueprint, &catalog))
+            .await?
     }
 
     /// Gives an unsigned verdict.

@@ -43,7 +43,7 @@ impl Control {
             RunSort::State => RunRow::BY_STATE,
             RunSort::Durations => RunRow::BY_DURATION,
         };
-        let page = cursor::stored(query.sort, query.before.as_ref(), sort)?;
+        let page = cursor::stored(query.sort, query.before.as_ref(), query.limit, sort)?;
         let present = self.present().await?;
         let worker = match text::filter_text(&query.worker)? {
             Some(worker) => Some(self.worker_id(worker).await?),
@@ -157,11 +157,19 @@ pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> 
                 .to_owned()
         }
         Reason::Room { capacity: 0, .. } => {
-            "No worker is running: start one with `gantry worker`".to_owned()
+            "No worker is running, or all are draining: start one with `gantry worker`, or resume one"
+                .to_owned()
         }
-        Reason::Room { running, capacity, .. } => {
+        Reason::Room { running, draining, capacity, .. } => {
             let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
-            format!("Waits for a free slot: {open} {are} open, and workers have {capacity} slots")
+            let draining = match draining {
+                0 => String::new(),
+                some => format!(", {some} of them on draining workers"),
+            };
+            format!(
+                "Waits for a free slot: {open} {are} open{draining}, and workers have {capacity} \
+                 slots"
+            )
         }
         Reason::Frozen { node, by } => {
             format!("The error of {} stops all steps on {node}: retry it", named(by))
@@ -179,14 +187,15 @@ pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> 
     format!("{first}{}.", letters.as_str())
 }
 
-fn run_state(row: &RunRow) -> RunState {
-    match (row.run.state.as_str(), row.run.outcome.as_deref()) {
-        ("queued", _) => RunState::Queued,
-        ("running", _) => RunState::Running,
-        (_, Some("succeeded")) => RunState::Succeeded,
-        (_, Some("canceled")) => RunState::Canceled,
-        (_, Some("unstarted")) => RunState::Unstarted,
-        (_, Some("lost" | "late")) => RunState::Lost,
+/// The state of a run, from its state or, once it has ended, its outcome.
+pub(crate) fn state_of_run(state: &str) -> RunState {
+    match state {
+        "queued" => RunState::Queued,
+        "running" => RunState::Running,
+        "succeeded" => RunState::Succeeded,
+        "canceled" => RunState::Canceled,
+        "unstarted" => RunState::Unstarted,
+        "lost" | "late" => RunState::Lost,
         _ => RunState::Failed,
     }
 }
@@ -199,7 +208,7 @@ pub(crate) fn to_run(present: &Present, row: &RunRow) -> Result<RunSummary, Prob
         action: ActionName::parse(&row.step.action).map_err(corrupt)?,
         fqdn: present.in_full(&row.fqdn),
         deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
-        state: run_state(row),
+        state: state_of_run(row.run.outcome.as_deref().unwrap_or(&row.run.state)),
         cause: because(&row.run),
         blueprint: BlueprintNumber(row.run.generation),
         worker: row.worker.clone(),
@@ -217,6 +226,8 @@ pub(crate) fn cause_text(cause: &str, by: Option<&str>) -> String {
         "data" => "its input data changed",
         "hook" => "a hook requested it",
         "drift" => "the node differs from the applied state",
+        "check" => "its check failed",
+        "node_away" => "its node does not answer",
         "node_back" => "its node answers again",
         "retry" => return format!("{} retried it", by.unwrap_or("a person")),
         other => other,

@@ -9,7 +9,15 @@ use api::runs::StateCounts;
 
 /// The numbers of steps for the API.
 pub(crate) fn step_counts(counts: store::runs::StateCounts) -> StateCounts {
-    let store::runs::StateCounts { blocked, todo, transition, active, error, stale, comparing } =
-        counts;
-    StateCounts { blocked, todo, transition, active, error, stale: stale + comparing }
+    let store::runs::StateCounts {
+        blocked,
+        todo,
+        transition,
+        active,
+        error,
+        stale,
+        comparing,
+        unchecked,
+    } = counts;
+    StateCounts { blocked, todo, transition, active, error, stale: stale + comparing, unchecked }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use api::Problem;
 use api::live::{Live, Topic};
 use engine::catalog::read::MAX_PRIORITY;
-use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, RunId};
+use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, RunId, StepId};
 use engine::plan::MAX_REASON;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
@@ -53,6 +53,33 @@ fn retry_problem(error: ChangeError, called: &str) -> Problem {
     Problem::conflict("state", text::sentence(&why))
 }
 
+/// The steps that the retry of a blueprint may start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RetryScope {
+    pub blueprint: BlueprintNumber,
+    /// Whether destructive steps are included.
+    pub destructive: bool,
+}
+
+impl RetryScope {
+    /// Checks again in the transaction of the retry: the step may have changed since it was listed.
+    async fn check(self, transaction: &mut PgConnection, step: StepId) -> Result<(), Problem> {
+        let is_destructive =
+            store::runs::failed_in(transaction, self.blueprint, step).await.map_err(from_store)?;
+        match is_destructive {
+            Some(destructive) if self.destructive || !destructive => Ok(()),
+            Some(_) => Err(Problem::conflict(
+                "state",
+                "The step is destructive, and the retry does not include destructive steps.",
+            )),
+            None => Err(Problem::conflict(
+                "state",
+                "The step no longer fails, or a later blueprint changed it.",
+            )),
+        }
+    }
+}
+
 fn no_noderole() -> Problem {
     Problem::not_found("This noderole does not exist. It may have been removed.")
 }
@@ -93,7 +120,20 @@ impl Control {
         actor.require_in(Permission::Operator, DeploymentId(row.noderole.deployment_id))?;
         let called =
             format!("{} on {}", row.noderole.role, self.present().await?.in_full(&row.node.fqdn));
-        let result = self.retry_step(actor, noderole, reason, &called).await;
+        self.retry_audited(actor, noderole, reason, &called, None).await
+    }
+
+    /// Retries a step, and audits a refused attempt. With a scope, only this step, and only if it
+    /// still belongs to the scope.
+    pub(crate) async fn retry_audited(
+        &self,
+        actor: &Actor,
+        noderole: NoderoleId,
+        reason: &str,
+        called: &str,
+        only: Option<(StepId, RetryScope)>,
+    ) -> Result<(), Problem> {
+        let result = self.retry_step(actor, noderole, reason, called, only).await;
         // Audit a refused attempt too, as a separate action. It needs its own transaction, because
         // the refused one was rolled back.
         if let Err(no) = &result
@@ -111,6 +151,7 @@ impl Control {
         noderole: NoderoleId,
         reason: &str,
         called: &str,
+        only: Option<(StepId, RetryScope)>,
     ) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
         store::lock_apply_shared(&mut transaction).await.map_err(from_store)?;
@@ -130,9 +171,15 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        let step = store::deployments::retried_step(&mut transaction, noderole)
-            .await
-            .map_err(from_store)?;
+        let step = match only {
+            Some((step, scope)) => {
+                scope.check(&mut transaction, step).await?;
+                step
+            }
+            None => store::deployments::retried_step(&mut transaction, noderole)
+                .await
+                .map_err(from_store)?,
+        };
         let requested = store::runs::request_retry(&mut transaction, step, &actor.name).await;
         requested.map_err(|error| retry_problem(error, called))?;
         done(transaction).await

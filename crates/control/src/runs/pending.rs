@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::deployments::NoderoleRef;
-use api::listing::{Cursor, Key};
+use api::listing::{Cursor, Key, Limit};
 use api::pending::{
     PAGE, PendingGroup, PendingPage, PendingQuery, PendingStep, Resolver, STEPS_PER_REASON,
 };
@@ -49,7 +49,10 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
         let filter = parse_filter(&present, wanted)?;
-        let page = if filter.wait.is_some() { PAGE } else { STEPS_PER_REASON };
+        let page = match filter.wait {
+            Some(_) => Limit::rows(wanted.limit, PAGE),
+            None => Limit::rows(wanted.limit, STEPS_PER_REASON).min(STEPS_PER_REASON),
+        };
         let mut transaction = self.begin().await?;
         sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             .execute(&mut *transaction)
@@ -251,6 +254,11 @@ impl Facts<'_> {
         let above = self.above.get(&StepId(row.step)).map(Vec::as_slice).unwrap_or_default();
         let open = above.iter().map(|row| row.open).max().unwrap_or(0);
         let parents = usize::try_from(open).unwrap_or(0);
+        if open == 0 {
+            let says = "The step is BLOCKED, but all of its parents are done: its stored count is \
+                        wrong. Run `gantry verify`, then restore the step from a backup.";
+            return Ok((vec![says.to_owned()], Vec::new()));
+        }
         let named = |row: &AboveRow| {
             let word = StepState::from_word(&row.state).unwrap_or(StepState::Blocked).word();
             format!("{} on {} ({word})", row.role, self.present.in_full(&row.fqdn))

@@ -1,9 +1,11 @@
 //! Access that an admin gives, used to bypass reviews: the attacks, the recovery, and ordinary
 //! teams.
 
+use std::time::Duration;
+
 use api::Problem;
 use api::people::{AccountKind, Grant, OneTimeLink, Password, PasswordRequest, PersonRequest};
-use control::people::{Actor, ClientInfo};
+use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::gate::{Rule, VerdictKind};
 use engine::ids::ReviewId;
 
@@ -51,7 +53,7 @@ impl Installation {
     }
 
     /// Simulates that this many hours have passed.
-    async fn later(&self, hours: i32) {
+    pub async fn later(&self, hours: i32) {
         let sql = format!(
             "ALTER TABLE access_change DISABLE TRIGGER USER; ALTER TABLE review DISABLE TRIGGER USER;
              ALTER TABLE verdict DISABLE TRIGGER USER;
@@ -151,6 +153,43 @@ async fn reviewer_made_after_submission_never_approves_it() {
 }
 
 #[tokio::test]
+async fn admin_cannot_approve_own_change_with_new_accounts() {
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let oli = installation.added(&installation.ada, "oli", "operator").await;
+    let ria = installation.added(&installation.ada, "ria", "reviewer").await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&oli, "web", vec![edit]).await;
+    installation.approve(&ria, id).await;
+    assert_eq!(code(installation.commit(&oli, id).await), "not_approved");
+    let text = installation.approvals(id).await;
+    assert!(text.contains("Approvals by ria count from ") && text.contains(" of oli"), "{text}");
+    let lists = installation.control.review(&installation.cy, id).await.unwrap();
+    assert!(!lists.verdicts[0].counts);
+    installation.people.confirm(&installation.cy, oli.person).await.unwrap();
+    installation.commit(&oli, id).await.unwrap();
+}
+
+#[tokio::test]
+async fn reviewer_cannot_approve_change_from_account_with_own_link() {
+    let mut installation = Installation::new().await;
+    installation.admins().await;
+    let link =
+        installation.people.new_link(&installation.cy, installation.ada.person).await.unwrap();
+    let as_ada = installation.with_password(&installation.first_visit(&link).await).await;
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&as_ada, "web", vec![edit]).await;
+    installation.approve(&installation.cy, id).await;
+    assert_eq!(code(installation.commit(&as_ada, id).await), "not_approved");
+    let text = installation.approvals(id).await;
+    let reason = "Approvals by cy do not count here: ada set a password with a sign-in link of cy";
+    assert!(text.contains(reason), "{text}");
+    assert!(text.contains("another admin can confirm the access of ada"), "{text}");
+    installation.approve(&installation.bo, id).await;
+    installation.commit(&as_ada, id).await.unwrap();
+}
+
+#[tokio::test]
 async fn admin_created_by_author_cannot_confirm() {
     let mut installation = Installation::new().await;
     installation.admins().await;
@@ -186,6 +225,38 @@ async fn team_of_two_works_after_the_first_day() {
     );
     installation.approve(&dan, first).await;
     installation.commit(&installation.ada, first).await.unwrap();
+}
+
+/// The first admin has no password yet, and no other admin could create a link.
+#[tokio::test]
+async fn first_admin_with_new_permissions_keeps_access() {
+    let installation = Installation::new().await;
+    let people = &installation.people;
+    let new = NewPerson::human("root", [Permission::Viewer, Permission::Admin]);
+    let root = people.create_person(None, &new).await.unwrap();
+    let sign_in = async || {
+        let link = people.create_first_link(root, Duration::from_secs(60)).await.unwrap();
+        people.sign_in(link.reveal(), &ClientInfo::default(), None).await.unwrap().session
+    };
+    let (other, session) = (sign_in().await, sign_in().await);
+    let actor = async || people.actor_of_session(session.reveal()).await.unwrap();
+    let first = actor().await.unwrap();
+    let grants = ["admin", "operator", "reviewer"]
+        .map(|permission| Grant { permission: permission.into(), deployment: None });
+    people.change_grants(&first, root, &grants).await.unwrap();
+    let first = actor().await.expect("the session stays");
+    assert!(people.actor_of_session(other.reveal()).await.unwrap().is_none(), "other sessions end");
+
+    let edit = installation.bind("web", 1, "app").await;
+    let id = installation.submit(&installation.ada, "web", vec![edit]).await;
+    let approved = installation.control.judge(&first, id, VerdictKind::Approve, String::new());
+    approved.await.unwrap();
+    installation.commit(&first, id).await.unwrap();
+    let details = people.details(&first, root).await.unwrap();
+    assert!(details.approvals_limited.is_empty(), "{details:?}");
+    people.change_grants(&first, installation.bo.person, &grants[1..]).await.unwrap();
+    let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
+    people.set_password(&first, &password).await.unwrap();
 }
 
 #[tokio::test]

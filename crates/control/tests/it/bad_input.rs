@@ -4,6 +4,7 @@ use api::listing::Cursor;
 use api::nodes::NodeRequest;
 use api::nodes::NodesQuery;
 use api::runs::RunsQuery;
+use api::views::board::BoardQuery;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -347,7 +348,7 @@ async fn invalid_node_names_and_folders_are_rejected() {
 async fn missing_objects_return_404() {
     let installation = Installation::new().await;
     let control = &installation.control;
-    let problem = control.board(&installation.ada, "wbe").await.unwrap_err();
+    let problem = control.board(&installation.ada, "wbe", BoardQuery::default()).await.unwrap_err();
     assert_eq!(problem.status, 404);
     assert!(problem.detail.contains("Did you mean \"web\"?"), "{problem:?}");
     assert_eq!(control.review(&installation.ada, ReviewId(99)).await.unwrap_err().status, 404);
@@ -390,12 +391,21 @@ async fn database_outage_returns_503_and_recovers() {
     let installation = Installation::new().await;
     installation.database.set_connections_allowed(false).await.unwrap();
     installation.database.terminate_connections().await.unwrap();
-    let problem = installation.control.board(&installation.ada, "web").await.unwrap_err();
+    let problem = installation
+        .control
+        .board(&installation.ada, "web", BoardQuery::default())
+        .await
+        .unwrap_err();
     assert_eq!(problem.status, 503, "{problem:?}");
     assert!(!problem.detail.to_lowercase().contains("sql"), "{problem:?}");
     installation.database.set_connections_allowed(true).await.unwrap();
     tokio::time::timeout(Duration::from_secs(20), async {
-        while installation.control.board(&installation.ada, "web").await.is_err() {
+        while installation
+            .control
+            .board(&installation.ada, "web", BoardQuery::default())
+            .await
+            .is_err()
+        {
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     })

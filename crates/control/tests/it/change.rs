@@ -2,7 +2,9 @@
 
 use api::reviews::ReviewState;
 use api::runs::{StateCounts, StepState};
-use api::views::board::{Board, MAX_NODEROLES_PER_CELL, RoleNoderolesQuery};
+use api::views::board::{
+    Board, BoardQuery, MAX_NODEROLES_PER_CELL, RoleNoderolesQuery, TrayFilter,
+};
 use engine::anneal::Limits;
 use engine::blueprint::difference::Mark;
 use engine::cluster::NoderoleKey;
@@ -199,7 +201,7 @@ async fn undo_and_redo_follow_edit_order() {
     let installation = Installation::new().await;
     let edits =
         vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await];
-    let (id, version) = installation.propose(&installation.ada, "web", edits).await;
+    let (id, version) = installation.propose_each(&installation.ada, "web", edits).await;
     let version = installation.control.undo(&installation.ada, id, version).await.unwrap();
     let draft = installation.board("web").await.proposal.unwrap();
     assert_eq!(
@@ -456,6 +458,29 @@ async fn list_of_noderoles_includes_the_draft() {
     assert_eq!(tray, ["n1", "n2", "n3", "n4"]);
 }
 
+/// The board lists at most 1,000 nodes in its tray. A search finds the others.
+#[tokio::test]
+async fn tray_search_includes_the_draft() {
+    let installation = Installation::new().await;
+    installation.bound("web", 1, "app").await;
+    let edit = installation.bind("web", 2, "app").await;
+    installation.propose(&installation.ada, "web", vec![edit]).await;
+    let find = async |text: &str, show: TrayFilter| {
+        let (control, ada) = (&installation.control, &installation.ada);
+        let found = control.find_tray_nodes(ada, "web", text, show).await.unwrap();
+        assert_eq!(found.more, 0);
+        found.nodes.into_iter().map(|node| node.short).collect::<Vec<_>>()
+    };
+    assert_eq!(find(" N2 ", TrayFilter::All).await, ["n2"]);
+    assert_eq!(find("", TrayFilter::Free).await, ["n3", "n4"], "the draft binds n2");
+    assert!(find("n9", TrayFilter::All).await.is_empty());
+    let (control, ada) = (&installation.control, &installation.ada);
+    let refused = control.find_tray_nodes(ada, "web", "a\0", TrayFilter::All).await;
+    assert_eq!(refused.unwrap_err().status, 400);
+    let refused = control.find_tray_nodes(ada, "no", "", TrayFilter::All).await;
+    assert_eq!(refused.unwrap_err().status, 404);
+}
+
 /// Users know a step by its role and node.
 #[tokio::test]
 async fn refused_retry_names_role_and_node() {
@@ -519,7 +544,32 @@ async fn board_counts_steps_without_chips() {
                   (SELECT r.id FROM noderole r WHERE r.role = 'app' AND r.id <> ALL($1) LIMIT 1)";
     sqlx::query(failed).bind(shown).execute(installation.database.owner()).await.unwrap();
     let board = installation.board("web").await;
-    assert_eq!(board.omitted.error, 1);
+    assert_eq!(of_chips(&board), all().await);
+
+    // It comes first in its cell, and its role counts all noderoles.
+    let app = |board: &Board| {
+        let own = board.groups.iter().filter(|group| group.of_ancestor.is_none());
+        let mut roles = own.flat_map(|group| &group.roles);
+        roles.find(|role| role.role.as_str() == "app").cloned().unwrap()
+    };
+    let role = app(&board);
+    assert_eq!(role.noderoles[0].state, StepState::Error);
+    assert_eq!(role.noderoles[0].error.as_deref(), Some("no room left"));
+    assert!(role.noderoles[1].fqdn < role.noderoles[2].fqdn, "the others are sorted by name");
+    let mut counts = role.omitted;
+    role.noderoles.iter().for_each(|chip| counts.count(chip.state));
+    assert_eq!(counts.error, 1);
+    let total = [counts.blocked, counts.todo, counts.transition, counts.active, counts.error];
+    assert_eq!(total.iter().sum::<i64>(), i64::try_from(role.noderoles.len() + role.more).unwrap());
+
+    // The filter leaves out noderoles that are ACTIVE, but counts them.
+    let active = "UPDATE step SET state = 'active', pending = 0, applied_generation = generation WHERE state NOT IN ('error', 'gone')";
+    sqlx::query(active).execute(installation.database.owner()).await.unwrap();
+    let only = BoardQuery { not_active: true };
+    let board = installation.control.board(&installation.ada, "web", only).await.unwrap();
+    let filtered = app(&board);
+    assert_eq!((filtered.noderoles.len(), filtered.more), (1, 0));
+    assert_eq!(filtered.omitted.active + 1, total.iter().sum::<i64>());
     assert_eq!(of_chips(&board), all().await);
 }
 

@@ -6,6 +6,7 @@
 //! it must not finish, and must not occupy a connection. With a single connection and no permit,
 //! the connection must be available all the time.
 
+use api::views::board::BoardQuery;
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::mpsc;
@@ -78,7 +79,7 @@ async fn look(installation: &Installation) {
         };
     }
     waits!("planner", control.planner(ada, web, None));
-    waits!("board", control.board(ada, "web"));
+    waits!("board", control.board(ada, "web", BoardQuery::default()));
     waits!("carriers", control.carriers(ada, "web", None, &role("app")));
     waits!("proposal", control.proposal(ada, proposal));
     waits!("drafted", control.drafted(ada, proposal, n1, &noderole));
@@ -97,6 +98,8 @@ async fn look(installation: &Installation) {
     waits!("restore", control.restore(ada, "web", then, false));
     let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
     waits!("graph", control.graph(ada, "web", &wish, Lost::Note));
+    let now = GraphOptions::default();
+    waits!("cluster graph", control.cluster_graph(ada, &now, Lost::Note));
 }
 
 #[test]
@@ -164,7 +167,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
     let (app, key) = (role("app"), NoderoleKey::first(role("app")));
     let anchor = Anchor::Node(n2);
     tokio::join!(
-        leaves_it(store, "board", control.board(ada, "web")),
+        leaves_it(store, "board", control.board(ada, "web", BoardQuery::default())),
         leaves_it(store, "carriers", control.carriers(ada, "web", None, &app)),
         leaves_it(store, "proposal", control.proposal(ada, proposal.id)),
         leaves_it(store, "noderole", control.noderole(ada, key.id(n1))),
@@ -176,6 +179,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
     );
     tokio::join!(
         leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Note)),
+        leaves_it(store, "cluster graph", control.cluster_graph(ada, &wish, Lost::Note)),
         leaves_it(
             store,
             "compare",

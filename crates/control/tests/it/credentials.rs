@@ -1,5 +1,6 @@
 //! Every write requires a credential that is still valid in the transaction that writes.
 
+use api::views::board::BoardQuery;
 use control::people::{Actor, ClientInfo, Permission};
 use engine::gate::VerdictKind;
 use std::time::Duration;
@@ -51,6 +52,6 @@ async fn actor_without_a_credential_only_reads() {
     let installation = Installation::new().await;
     let ada = installation.people.actor_by_name("ada").await.unwrap();
     assert!(ada.may(Permission::Operator));
-    let web = installation.control.board(&ada, "web").await.unwrap().id;
+    let web = installation.control.board(&ada, "web", BoardQuery::default()).await.unwrap().id;
     assert_eq!(installation.control.propose(&ada, web).await.unwrap_err().code, "signed_out");
 }

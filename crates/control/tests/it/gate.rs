@@ -252,7 +252,7 @@ async fn objection_ends_with_reviewer_permission() {
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Objections).unwrap();
     assert!(rule.passes && rule.text.ends_with("no longer review do not count: bo"), "{rule:?}");
     installation.commit(&installation.ada, id).await.unwrap();
-    let sql = "SELECT detail->'disregarded'->>0 FROM audit WHERE action = 'review.commit'";
+    let sql = "SELECT detail->'ignored_objections'->>0 FROM audit WHERE action = 'review.commit'";
     let audited: Option<String> =
         sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap();
     assert_eq!(audited.as_deref(), Some("bo"));

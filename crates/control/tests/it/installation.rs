@@ -7,7 +7,7 @@ use api::Problem;
 use api::nodes::NodesQuery;
 use api::reviews::ReviewSummary;
 use api::reviews::{ReviewStateFilter, ReviewsQuery};
-use api::views::board::Board;
+use api::views::board::{Board, BoardQuery};
 use control::people::{Actor, NewPerson, People, Permission};
 use control::{Control, Demo, DemoDeployment, ToCommit};
 use engine::gate::{Policy, VerdictKind};
@@ -85,7 +85,7 @@ impl Installation {
     }
 
     pub async fn board(&self, deployment: &str) -> Board {
-        self.control.board(&self.ada, deployment).await.unwrap()
+        self.control.board(&self.ada, deployment, BoardQuery::default()).await.unwrap()
     }
 
     pub async fn id(&self, deployment: &str) -> DeploymentId {

@@ -32,6 +32,7 @@ mod removal;
 mod replan;
 mod restore;
 mod revoked_access;
+mod rollout;
 mod second_factor;
 mod secrets;
 mod signatures;

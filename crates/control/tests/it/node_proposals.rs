@@ -1,6 +1,7 @@
 //! Proposals on a single node, and edits of several people in one proposal.
 
-use api::reviews::{ProposalsQuery, ReviewStateFilter};
+use api::proposals::ProposalsQuery;
+use api::reviews::ReviewStateFilter;
 use engine::ids::{NodeId, ProposalId};
 use engine::plan::{Edit, edit};
 use serde_json::json;

@@ -5,6 +5,7 @@ use api::people::{
     AccountKind, Grant, Password, PasswordRequest, PersonRequest, TokenRequest, TokensQuery,
 };
 use api::reviews::{ReviewFilter, ReviewStateFilter, ReviewsQuery};
+use api::views::board::BoardQuery;
 use control::people::{Actor, ClientInfo, NewPerson, Permission, SeenPerson};
 use engine::gate::VerdictKind;
 use engine::plan::{Edit, edit};
@@ -86,12 +87,27 @@ async fn permission_applies_to_deployment_and_descendants() {
     let gus = installation
         .with(&root, "gus", &[grant("reviewer", "edge"), grant("operator", "edge")])
         .await;
+    installation.later(48).await;
     let (web, edge) = (installation.id("web").await, installation.id("edge").await);
     assert_eq!(code(installation.control.propose(&dan, edge).await), "forbidden");
     assert_eq!(code(installation.control.propose(&fay, web).await), "forbidden");
-    assert!(installation.control.board(&dan, "web").await.unwrap().may_propose.is_ok());
     assert!(
-        installation.control.board(&dan, "edge").await.unwrap().may_propose.is_err(),
+        installation
+            .control
+            .board(&dan, "web", BoardQuery::default())
+            .await
+            .unwrap()
+            .may_propose
+            .is_ok()
+    );
+    assert!(
+        installation
+            .control
+            .board(&dan, "edge", BoardQuery::default())
+            .await
+            .unwrap()
+            .may_propose
+            .is_err(),
         "looking is everywhere"
     );
     let edit = installation.bind("web", 1, "app").await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::overview::Progress;
+use api::blueprints::Progress;
 use engine::anneal::Limits;
 use engine::ids::BlueprintNumber;
 use serde_json::{Map, json};

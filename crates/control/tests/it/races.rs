@@ -309,7 +309,7 @@ async fn open_never_returns_a_closed_proposal() {
             false => installation.control.propose(by, web).await.unwrap(),
         };
         let before = open(&installation.ada).await;
-        let mut held = installation.database.app().begin().await.unwrap();
+        let mut held = installation.database.owner().begin().await.unwrap();
         assert!(store::proposals::discard_proposal(&mut held, before, 0).await.unwrap());
         let between = async {
             installation.somebody_waits().await;

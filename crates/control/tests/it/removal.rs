@@ -462,7 +462,12 @@ async fn deployment_is_unbound_then_removed() {
     installation.commit(&installation.ada, nested).await.unwrap();
     assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
     assert_eq!(
-        installation.control.board(&installation.ada, "below").await.unwrap_err().status,
+        installation
+            .control
+            .board(&installation.ada, "below", api::views::board::BoardQuery::default())
+            .await
+            .unwrap_err()
+            .status,
         404
     );
     let open: i64 = sqlx::query_scalar("SELECT count(*) FROM proposal WHERE state = 'open'")

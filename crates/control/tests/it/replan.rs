@@ -245,8 +245,8 @@ async fn crash_after_commit_is_replanned_by_sweep() {
     assert_eq!(
         base.text,
         format!(
-            "Planned on an older state: web (blueprint {target}) changed since. Submit it again. Can \
-             act: ada"
+            "Planned on an older state: web (blueprint {target}) changed since. An author must submit it \
+             again. Can act: ada"
         ),
         "cy may edit, too, and is no author"
     );

@@ -1,7 +1,7 @@
 //! Signed verdicts: the gate's requirements, and valid signatures.
 
 use api::Problem;
-use api::people::{PasskeyRequest, Signature};
+use api::people::{PasskeyRequest, PasskeyView, Signature};
 use authenticator::Authenticator;
 use control::people::Actor;
 use engine::gate::{Policy, SignedRule, VerdictKind};
@@ -150,4 +150,15 @@ async fn own_confirmed_passkey_confirms_another() {
         .await
         .unwrap();
     assert_eq!((view.confirmed, view.confirmed_by.as_deref()), (true, Some("bo")));
+
+    // A revoked passkey leaves its confirmation, and the list says so.
+    let mine = async || installation.people.mine(&installation.bo).await.unwrap().passkeys;
+    let of_second = |passkeys: Vec<PasskeyView>| {
+        passkeys.into_iter().find(|passkey| passkey.id == unconfirmed).unwrap()
+    };
+    assert_eq!(of_second(mine().await).confirmer_revoked, None);
+    let first = mine().await.into_iter().find(|passkey| passkey.id != unconfirmed).unwrap().id;
+    installation.people.revoke_passkey(&installation.bo, first).await.unwrap();
+    let second = of_second(mine().await);
+    assert!(second.confirmed && second.confirmer_revoked.is_some(), "{second:?}");
 }

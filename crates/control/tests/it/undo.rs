@@ -38,7 +38,7 @@ async fn undo_and_redo_are_audited_with_edits() {
     let installation = Installation::new().await;
     let edits =
         vec![installation.bind("web", 1, "app").await, installation.bind("web", 2, "app").await];
-    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let (proposal, version) = installation.propose_each(&installation.ada, "web", edits).await;
     let version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
     let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
     installation.control.redo(&installation.cy, proposal, version).await.unwrap();
@@ -48,6 +48,35 @@ async fn undo_and_redo_are_audited_with_edits() {
     assert_eq!(details(&installation, "proposal.redo").await, [said(1, "bind n1 to app in web")]);
 }
 
+/// A drop of many nodes is one step of undo, named as a whole.
+#[tokio::test]
+async fn edits_of_one_request_are_undone_together() {
+    let installation = Installation::new().await;
+    let bind = async |n: usize| installation.bind("web", n, "app").await;
+    let edits = vec![bind(1).await, bind(2).await];
+    let (proposal, version) = installation.propose(&installation.ada, "web", edits).await;
+    let (control, ada) = (&installation.control, &installation.ada);
+    let version = control.edit(ada, proposal, version, vec![bind(3).await]).await.unwrap();
+    let texts = async || {
+        let open = control.proposal(ada, proposal).await.unwrap().1;
+        (open.undo, open.redo)
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(texts().await, (text("bind n3 to app"), None));
+    let version = control.undo(ada, proposal, version).await.unwrap();
+    assert_eq!(texts().await, (text("bind 2 nodes to app"), text("bind n3 to app")));
+    let version = control.undo(ada, proposal, version).await.unwrap();
+    assert_eq!(counting(&installation).await, Vec::<i32>::new());
+    assert_eq!(texts().await, (None, text("bind 2 nodes to app")));
+    let version = control.redo(ada, proposal, version).await.unwrap();
+    assert_eq!(counting(&installation).await, [1, 2]);
+    control.redo(ada, proposal, version).await.unwrap();
+    assert_eq!(counting(&installation).await, [1, 2, 3]);
+    let said = &details(&installation, "proposal.redo").await[0];
+    let both = json!({"edits": ["bind n1 to app in web", "bind n2 to app in web"], "number": 1});
+    assert_eq!(*said, both);
+}
+
 #[tokio::test]
 async fn undo_and_redo_match_the_model() {
     let installation = Installation::new().await;
@@ -55,21 +84,25 @@ async fn undo_and_redo_match_the_model() {
     let proposal = installation.control.propose(&installation.ada, web).await.unwrap();
     let mut chance = Chance(0x5eed);
     let (mut version, mut next) = (0, 1);
-    let (mut done, mut undone): (Vec<i32>, Vec<i32>) = (Vec::new(), Vec::new());
+    // Each entry has the edits of one request.
+    let (mut done, mut undone): (Vec<Vec<i32>>, Vec<Vec<i32>>) = (Vec::new(), Vec::new());
     for step in 0..80 {
         let by = [&installation.ada, &installation.bo][step % 2];
         match chance.below(5) {
             0 | 1 => {
-                let edit = Edit::SetRoleData(edit::SetRoleData {
-                    deployment: web,
-                    role: role("app"),
-                    data: json!({"step": step}),
-                });
-                version =
-                    installation.control.edit(by, proposal, version, vec![edit]).await.unwrap();
-                done.push(next);
+                let edit = |n| {
+                    Edit::SetRoleData(edit::SetRoleData {
+                        deployment: web,
+                        role: role("app"),
+                        data: json!({"step": step, "n": n}),
+                    })
+                };
+                let count = i32::try_from(step % 3).unwrap() + 1;
+                let edits = (0..count).map(edit).collect();
+                version = installation.control.edit(by, proposal, version, edits).await.unwrap();
+                done.push((next..next + count).collect());
                 undone.clear();
-                next += 1;
+                next += count;
             }
             2 | 3 => match (installation.control.undo(by, proposal, version).await, done.pop()) {
                 (Ok(new), Some(last)) => {
@@ -88,7 +121,7 @@ async fn undo_and_redo_match_the_model() {
                 (answer, model) => panic!("step {step}: {answer:?}, and the model says {model:?}"),
             },
         }
-        assert_eq!(counting(&installation).await, done, "step {step}");
+        assert_eq!(counting(&installation).await, done.concat(), "step {step}");
     }
     assert!(next > 20, "enough was edited: {next}");
     while !done.is_empty() {

@@ -6,7 +6,7 @@
 //! | rule | passes if |
 //! |---|---|
 //! | execution | it is enabled |
-//! | room | fewer runs are open than the global limit and the capacity of the workers |
+//! | room | fewer runs are open than the global limit, and fewer than the capacity of the workers |
 //! | step | it is TODO, its backoff is over, and it needs a run ([`super::Step::rests`]) |
 //! | jig | it is active, and a live worker supports it |
 //! | deployment | neither it nor an ancestor is on hold |
@@ -17,9 +17,17 @@
 //! | concurrency group | fewer open runs than its limit; chunk: also none when the claim began |
 //! | disruption budget | its node is down already, or fewer nodes are down than the budget allows |
 //!
+//! A draining worker takes no further runs. Its runs count for the global limit, but use no slot of
+//! the capacity, because it offers none.
+//!
 //! Phantom nodes are always alive, available and confirmed. A disruption budget counts each node at
 //! most once. A node is *down* if it is dead, or if a step in the budget runs, failed or is in
 //! ERROR.
+//!
+//! A failed step can be BLOCKED, because a parent runs again. Its node stays down until that parent
+//! is done, and the parent may be on another node of the same budget. So if no step of the down
+//! nodes can start, one step that they wait for ([`awaited_steps`]) may exceed the budget.
+//! Otherwise they would wait for each other forever.
 //!
 //! **Order**: priority (highest first), deployment with the fewest open runs, ready since, rank,
 //! id. Deployments take turns, so a large one cannot starve a small one. *Ready since* comes before
@@ -155,6 +163,8 @@ pub struct StepView {
     pub budgets: BTreeSet<BudgetId>,
     /// Becomes ACTIVE without a run: [`super::Step::rests`].
     pub rests: bool,
+    /// Its parents satisfy its join. Not so although the step is TODO: its count is wrong.
+    pub is_joined: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -171,8 +181,10 @@ pub struct AdmissionView {
     /// The time of the claim.
     pub now: Moment,
     pub enabled: bool,
-    /// Number of slots of all live, confirmed workers.
+    /// Number of slots of all live, confirmed workers that are not draining.
     pub capacity: u32,
+    /// Number of open runs of draining workers.
+    pub draining: u32,
     /// Includes all ancestors.
     pub deployments: BTreeMap<DeploymentId, DeploymentView>,
     pub concurrency_groups: BTreeMap<ConcurrencyGroupKey, ConcurrencyGroupLimit>,
@@ -180,12 +192,40 @@ pub struct AdmissionView {
     pub nodes: BTreeMap<NodeId, NodeView>,
     /// Whether each jig is active.
     pub jigs: BTreeMap<JigName, bool>,
-    /// Jigs that no live, confirmed worker supports. A run with such a jig would occupy a slot and
+    /// Jigs that no worker with slots supports. A run with such a jig would occupy a slot and
     /// never be leased.
     pub unsupported_jigs: BTreeSet<JigName>,
     pub steps: BTreeMap<StepId, StepView>,
+    /// See [`awaited_steps`].
+    pub awaited: BTreeMap<BudgetId, BTreeSet<StepId>>,
     /// In the order in which the runs were queued.
     pub open: Vec<OpenRun>,
+}
+
+/// The TODO steps for which BLOCKED steps of each disruption budget wait, if they failed before.
+pub fn awaited_steps(
+    steps: &BTreeMap<StepId, StepView>,
+    parents: &BTreeMap<StepId, Vec<StepId>>,
+) -> BTreeMap<BudgetId, BTreeSet<StepId>> {
+    let mut awaited: BTreeMap<BudgetId, BTreeSet<StepId>> = BTreeMap::new();
+    let failed = |step: &&StepView| step.state == StepState::Blocked && step.failures > 0;
+    for (id, step) in steps.iter().filter(|(_, step)| failed(step)) {
+        let (mut seen, mut open) = (BTreeSet::from([*id]), vec![*id]);
+        while let Some(next) = open.pop() {
+            let above = parents.get(&next).into_iter().flatten();
+            for parent in above.filter(|parent| steps.contains_key(parent)) {
+                let state = steps[parent].state;
+                if state == StepState::Todo {
+                    step.budgets.iter().for_each(|budget| {
+                        awaited.entry(*budget).or_default().insert(*parent);
+                    });
+                } else if state == StepState::Blocked && seen.insert(*parent) {
+                    open.push(*parent);
+                }
+            }
+        }
+    }
+    awaited
 }
 
 /// Rule that prevents a step from starting.
@@ -199,9 +239,11 @@ pub enum Reason {
     Room {
         /// Number of open runs.
         running: u32,
+        /// Number of open runs on draining workers.
+        draining: u32,
         /// Maximum number of open runs.
         limit: u32,
-        /// Number of slots of all workers.
+        /// Number of slots of all workers that are not draining.
         capacity: u32,
     },
     /// The step is not TODO.
@@ -312,6 +354,8 @@ pub enum Reason {
         /// Description of the missing object.
         what: String,
     },
+    /// The step is TODO although a parent is not done, and no other rule prevents its start.
+    Miscounted,
 }
 
 impl Reason {
@@ -331,21 +375,21 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused => f.write_str("Execution is off. An operator must turn it on"),
-            Self::Room { running, limit, capacity: 0 } => {
+            Self::Room { running, limit, capacity: 0, .. } => {
                 let open = many(*running, "run");
                 write!(
                     f,
-                    "No worker is running ({open} open, {limit} allowed). Start one with `gantry \
-                     worker`"
+                    "No worker is running, or all are draining ({open} open, {limit} allowed). \
+                     Start one with `gantry worker`"
                 )
             }
-            Self::Room { running, limit, capacity } => {
+            Self::Room { running, draining, limit, capacity } => {
                 let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
-                write!(
-                    f,
-                    "The run limit is reached: {open} {are} open. The limit is {limit}, and the \
-                     workers can run {capacity}"
-                )
+                write!(f, "The run limit is reached: {open} {are} open")?;
+                if *draining > 0 {
+                    write!(f, ", {draining} of them on draining workers")?;
+                }
+                write!(f, ". The limit is {limit}, and the workers can run {capacity}")
             }
             Self::State { state: StepState::Blocked, pending: 1 } => {
                 f.write_str("Waits for 1 parent")
@@ -424,6 +468,10 @@ impl fmt::Display for Reason {
             Self::Unknown { what } => {
                 write!(f, "Unknown {what}. Restore it from a backup, or report a bug")
             }
+            Self::Miscounted => f.write_str(
+                "The step is TODO, but a parent is not done: its stored count is wrong. Run \
+                 `gantry verify`, then restore the step from a backup",
+            ),
         }
     }
 }
@@ -485,6 +533,8 @@ pub struct Taken<'v> {
     noderoles: BTreeMap<NoderoleId, StepId>,
     frozen: BTreeMap<NodeId, BTreeSet<StepId>>,
     down: BTreeMap<BudgetId, BTreeSet<NodeId>>,
+    /// See [`Taken::stuck_budgets`]. When the claim began.
+    stuck: BTreeMap<BudgetId, usize>,
 }
 
 impl<'v> Taken<'v> {
@@ -501,6 +551,7 @@ impl<'v> Taken<'v> {
             noderoles: BTreeMap::new(),
             frozen: BTreeMap::new(),
             down: BTreeMap::new(),
+            stuck: BTreeMap::new(),
         };
         for run in &view.open {
             claim.record_run(
@@ -519,7 +570,26 @@ impl<'v> Taken<'v> {
                 claim.mark_down(step);
             }
         }
+        claim.stuck = claim.stuck_budgets();
         claim
+    }
+
+    /// The budgets of which no down node has a step that can start or runs, with the number of down
+    /// nodes.
+    fn stuck_budgets(&self) -> BTreeMap<BudgetId, usize> {
+        let mut stuck: BTreeMap<_, _> =
+            self.down.iter().map(|(budget, nodes)| (*budget, nodes.len())).collect();
+        let only_waits = |step: &StepView| {
+            self.is_node_up(step) && matches!(step.state, StepState::Blocked | StepState::Active)
+        };
+        for step in self.view.steps.values().filter(|step| !only_waits(step)) {
+            for budget in &step.budgets {
+                if self.down.get(budget).is_some_and(|nodes| nodes.contains(&step.node)) {
+                    stuck.remove(budget);
+                }
+            }
+        }
+        stuck
     }
 
     fn record_run(
@@ -539,9 +609,14 @@ impl<'v> Taken<'v> {
         }
     }
 
+    fn is_node_up(&self, step: &StepView) -> bool {
+        self.view.nodes.get(&step.node).is_some_and(|node| node.phantom || node.alive)
+    }
+
     fn is_down(&self, step: &StepView) -> bool {
-        let up = self.view.nodes.get(&step.node).is_some_and(|node| node.phantom || node.alive);
-        matches!(step.state, StepState::Transition | StepState::Error) || step.failures > 0 || !up
+        matches!(step.state, StepState::Transition | StepState::Error)
+            || step.failures > 0
+            || !self.is_node_up(step)
     }
 
     fn mark_down(&mut self, step: &'v StepView) {
@@ -557,7 +632,12 @@ impl<'v> Taken<'v> {
 
     /// Whether the claim can take no further step.
     pub fn is_full(&self) -> bool {
-        !self.view.enabled || self.running >= self.limits.running.min(self.view.capacity)
+        !self.view.enabled || !self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        let slots = self.view.capacity.saturating_add(self.view.draining);
+        self.running < self.limits.running.min(slots)
     }
 
     /// Takes a step if it is admissible after those taken before.
@@ -599,7 +679,11 @@ impl<'v> Taken<'v> {
         self.check_deployment(step, &mut reasons);
         self.check_node(id, step, &mut reasons);
         self.check_concurrency_group(step, &mut reasons);
-        self.check_disruption_budgets(step, &mut reasons);
+        self.check_disruption_budgets(id, step, &mut reasons);
+        // Last, because the database reads the parents only of a step without another reason.
+        if reasons.is_empty() && !step.is_joined {
+            reasons.push(Reason::Miscounted);
+        }
         reasons
     }
 
@@ -607,9 +691,13 @@ impl<'v> Taken<'v> {
         if !self.view.enabled {
             reasons.push(Reason::Paused);
         }
-        let (limit, capacity) = (self.limits.running, self.view.capacity);
-        if self.running >= limit.min(capacity) {
-            reasons.push(Reason::Room { running: self.running, limit, capacity });
+        if !self.has_room() {
+            reasons.push(Reason::Room {
+                running: self.running,
+                draining: self.view.draining,
+                limit: self.limits.running,
+                capacity: self.view.capacity,
+            });
         }
     }
 
@@ -710,7 +798,12 @@ impl<'v> Taken<'v> {
         }
     }
 
-    fn check_disruption_budgets(&self, step: &StepView, reasons: &mut Vec<Reason>) {
+    fn check_disruption_budgets(
+        &self,
+        step_id: StepId,
+        step: &StepView,
+        reasons: &mut Vec<Reason>,
+    ) {
         for id in &step.budgets {
             let Some(budget) = self.view.budgets.get(id) else {
                 reasons.push(Reason::Unknown { what: format!("disruption budget {}", id.0) });
@@ -719,7 +812,9 @@ impl<'v> Taken<'v> {
             let down = self.down.get(id);
             let count = down.map_or(0, |nodes| u32::try_from(nodes.len()).unwrap_or(u32::MAX));
             let down_already = down.is_some_and(|nodes| nodes.contains(&step.node));
-            if !down_already && count >= budget.max_down {
+            let may_exceed = self.stuck.get(id) == Some(&down.map_or(0, BTreeSet::len))
+                && self.view.awaited.get(id).is_some_and(|awaited| awaited.contains(&step_id));
+            if !down_already && !may_exceed && count >= budget.max_down {
                 reasons.push(Reason::Budget {
                     budget: budget.name.clone(),
                     down: count,

@@ -16,6 +16,9 @@
 //!      +--- kept result: ACTIVE at once  +--------- ERROR              TODO or BLOCKED
 //! ```
 //!
+//! A failed check moves ACTIVE to TODO or ERROR, and a check that passes again moves that ERROR
+//! back to ACTIVE ([`judge_check`]).
+//!
 //! PROPOSED marks the additions of a proposal. No step exists before its commit, so no step is
 //! stored in that state.
 //!
@@ -36,6 +39,7 @@
 //! constraints.
 
 mod admission;
+mod check;
 mod state;
 mod step;
 mod transition;
@@ -44,8 +48,10 @@ mod world;
 
 pub use admission::{
     AdmissionView, BudgetId, BudgetView, ConcurrencyGroupKey, ConcurrencyGroupLimit,
-    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepView, Taken, admit, why_not,
+    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepView, Taken, admit,
+    awaited_steps, why_not,
 };
+pub use check::{CheckHistory, CheckedStep, judge_check};
 pub use state::{StepState, UnknownState};
 pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why, backoff, count};
 pub use transition::{

@@ -100,6 +100,10 @@ pub enum Why {
     Hook,
     /// The inventory contradicts the applied result.
     Drift,
+    /// A check of the applied result failed.
+    Check,
+    /// Its node does not answer. Replaced when the node returns, so no run has this cause.
+    NodeAway,
     /// The node died and came back.
     NodeBack,
     /// A person retried the step.
@@ -107,12 +111,14 @@ pub enum Why {
 }
 
 impl Why {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::Changed,
         Self::Slice,
         Self::Data,
         Self::Hook,
         Self::Drift,
+        Self::Check,
+        Self::NodeAway,
         Self::NodeBack,
         Self::Retry,
     ];
@@ -124,6 +130,8 @@ impl Why {
             Self::Data => "data",
             Self::Hook => "hook",
             Self::Drift => "drift",
+            Self::Check => "check",
+            Self::NodeAway => "node_away",
             Self::NodeBack => "node_back",
             Self::Retry => "retry",
         }
@@ -207,6 +215,14 @@ impl Step {
     pub fn rests(&self) -> bool {
         self.is_immediate()
             || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
+    }
+
+    /// Whether it is ERROR because of its check. A failed run of an applied step leaves a cause.
+    pub fn is_check_failed(&self) -> bool {
+        self.progress.state == StepState::Error
+            && self.is_applied()
+            && self.progress.cause.is_none()
+            && !self.is_immediate()
     }
 
     /// Whether nothing is left to do.

@@ -17,7 +17,12 @@
 //!   was ACTIVE when the run started.
 //! * A **dead node** undoes the steps that need it alive: they go to TODO or BLOCKED, and their
 //!   open attempts are outdated. Immediate steps and steps *for* the node (create, power, fence)
-//!   stay.
+//!   stay. When the node returns, applied steps that the caller names resume: they become ACTIVE
+//!   without a run. The others run again.
+//!
+//! * A **failed check** of an ACTIVE step makes it run again at its generation, or makes it ERROR
+//!   with its result kept ([`Step::is_check_failed`]). If the check passes again, the step becomes
+//!   ACTIVE without a run. A destructive step never runs again for a check.
 //!
 //! **Doubt ends in ERROR.** A destructive step goes to ERROR if its result is unknown: it was lost,
 //! failed half-way, or its node died. It ignores its retries and stays in ERROR when its node dies.
@@ -91,6 +96,15 @@ pub enum Event {
         /// Stored as the cause.
         why: Why,
     },
+    /// The check of an ACTIVE step failed as often as its role allows.
+    CheckFailed {
+        /// The error message, without secrets.
+        reason: String,
+        /// Whether the step runs again. Otherwise, and if it is destructive, it becomes ERROR.
+        rerun: bool,
+    },
+    /// The check of a step passes, after it made the step ERROR.
+    CheckPassed,
 }
 
 impl Event {
@@ -104,6 +118,8 @@ impl Event {
             Self::Canceled { .. } => "canceled",
             Self::Retry { .. } => "retried",
             Self::Rerun { .. } => "re-run",
+            Self::CheckFailed { .. } => "failed by its check",
+            Self::CheckPassed => "passed by its check",
         }
     }
 }
@@ -137,6 +153,8 @@ pub enum Change {
     /// A node is alive again. The steps that must run again are TODO already and become admissible.
     NodeUp {
         node: NodeId,
+        /// The steps whose applied results are still valid, although their node was away.
+        resumed: BTreeSet<StepId>,
     },
     /// Continues with the steps that a batch left. Skips those that have moved since.
     Settle {
@@ -240,6 +258,7 @@ fn hint(event: &str, state: StepState) -> &'static str {
         ("retried", StepState::Active) => "it is done. Propose a re-run instead",
         ("started", StepState::Transition) => "a run of it is open",
         ("started", _) => "only a TODO step can start",
+        ("failed by its check" | "passed by its check", _) => "the step changed during the check",
         _ => "no run of it is open, so this result is late",
     }
 }
@@ -248,16 +267,10 @@ fn hint(event: &str, state: StepState) -> &'static str {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
     /// Ranks rise along edges.
-    #[error(
-        "The ranks of step {parent} and its child {child} do not rise. Report this with the \
-         server's log."
-    )]
+    #[error("the ranks of step {parent} and its child {child} do not rise")]
     Rank { parent: StepId, child: StepId },
     /// `pending` (or `satisfied`) equals a recount.
-    #[error(
-        "The stored number of pending parents of step {step} is too low. Report this with the \
-         server's log."
-    )]
+    #[error("the stored number of pending parents of step {step} is too low")]
     Count { step: StepId },
 }
 
@@ -275,8 +288,11 @@ pub fn apply(world: &World, change: &Change) -> Result<Outcome, Stop> {
                 propagation.touch(committed.step, |touch| touch.committed = Some(committed));
             }
         }
-        Change::NodeDown { node } => propagation.on_node(*node, |touch| touch.node_down = true),
-        Change::NodeUp { node } => propagation.on_node(*node, |touch| touch.node_up = true),
+        Change::NodeDown { node } => propagation.on_node(*node, |_, touch| touch.node_down = true),
+        Change::NodeUp { node, resumed } => propagation.on_node(*node, |id, touch| {
+            touch.node_up = true;
+            touch.resumes = resumed.contains(&id);
+        }),
         Change::Settle { steps } => steps.iter().for_each(|step| propagation.touch(*step, |_| ())),
     }
     propagation.finish()
@@ -317,6 +333,8 @@ struct Touch<'c> {
     errored: bool,
     node_down: bool,
     node_up: bool,
+    /// The node was away, and its applied result is still valid.
+    resumes: bool,
     committed: Option<&'c Committed>,
 }
 
@@ -398,13 +416,13 @@ impl<'c> Propagation<'c> {
         }
     }
 
-    fn on_node(&mut self, node: NodeId, set: impl Fn(&mut Touch<'c>)) {
+    fn on_node(&mut self, node: NodeId, set: impl Fn(StepId, &mut Touch<'c>)) {
         let world = self.world;
         let Some(steps) = world.on_node.get(&node) else {
             self.missing.by_node.insert(node);
             return;
         };
-        steps.iter().for_each(|step| self.touch(*step, &set));
+        steps.iter().for_each(|step| self.touch(*step, |touch| set(*step, touch)));
     }
 
     /// Visits a step after all its parents are final.
@@ -416,7 +434,7 @@ impl<'c> Propagation<'c> {
             self.commit(committed)?;
         }
         if touch.node_up || touch.node_down {
-            self.set_node_up(id, touch.node_up)?;
+            self.set_node_up(id, touch)?;
         }
         let Some(step) = self.see(id) else { return Ok(()) };
         let holds = step.progress.pending == 0;
@@ -568,15 +586,20 @@ impl<'c> Propagation<'c> {
     }
 
     /// Steps *for* the node and immediate steps keep their state when it dies.
-    fn set_node_up(&mut self, id: StepId, up: bool) -> Done {
+    fn set_node_up(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
-        step.progress.node_up = up;
-        if up || step.needs != Needs::Alive || step.is_immediate() {
+        step.progress.node_up = touch.node_up;
+        if touch.node_up && step.progress.cause == Some(Cause::new(Why::NodeAway)) {
+            let again = (!touch.resumes).then_some(Cause::new(Why::NodeBack));
+            step.progress.cause = again;
+        }
+        if touch.node_up || step.needs != Needs::Alive || step.is_immediate() {
             return Ok(());
         }
         let for_good = step.is_final();
         let destructive = step.destructive;
         let applied = step.is_applied();
+        let check_failed = step.is_check_failed();
         let progress = &mut step.progress;
         match progress.state {
             StepState::Transition => {
@@ -592,18 +615,19 @@ impl<'c> Propagation<'c> {
                 self.wait(id)
             }
             StepState::Active if !for_good => {
-                progress.cause = Some(Cause::new(Why::NodeBack));
+                progress.cause = Some(Cause::new(Why::NodeAway));
                 self.wait(id)
             }
             // Only a person can decide whether a destructive step ran.
             StepState::Error if !destructive => {
-                progress.cause = Some(Cause::new(Why::NodeBack));
+                let why = if check_failed { Why::NodeAway } else { Why::NodeBack };
+                progress.cause = Some(Cause::new(why));
                 progress.failures = 0;
                 progress.error = None;
                 self.wait(id)
             }
             StepState::Blocked | StepState::Todo if applied && !for_good => {
-                progress.cause.get_or_insert(Cause::new(Why::NodeBack));
+                progress.cause.get_or_insert(Cause::new(Why::NodeAway));
                 Ok(())
             }
             _ => Ok(()),
@@ -616,10 +640,14 @@ impl<'c> Propagation<'c> {
         let rests = step.rests();
         let present = step.progress.generation;
         let needs_decision = step.destructive && state == StepState::Error;
+        let (is_checked, check_failed) =
+            (step.is_applied() && !step.is_immediate(), step.is_check_failed());
         let fits = match event {
             Event::Started => state == StepState::Todo,
             Event::Retry { .. } => state == StepState::Error,
             Event::Rerun { .. } => true,
+            Event::CheckFailed { .. } => state == StepState::Active && is_checked,
+            Event::CheckPassed => check_failed,
             _ => state == StepState::Transition,
         };
         if !fits {
@@ -644,6 +672,8 @@ impl<'c> Propagation<'c> {
                 Err(Refused::Unasked { step: id }.into())
             }
             Event::Rerun { generation, why } => self.rerun(id, *generation, *why),
+            Event::CheckFailed { reason, rerun } => self.check_failed(id, reason, *rerun),
+            Event::CheckPassed => self.check_passed(id),
         }
     }
 
@@ -721,9 +751,11 @@ impl<'c> Propagation<'c> {
 
     fn retry(&mut self, id: StepId, why: Why) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
+        // Its check made it ERROR. It is done and must not run again, so it only leaves the ERROR.
+        let cause = (!step.is_final()).then_some(Cause::new(why));
         step.progress.failures = 0;
         step.progress.error = None;
-        step.progress.cause = Some(Cause::new(why));
+        step.progress.cause = cause;
         self.not_before.insert(id, Duration::ZERO);
         self.wait(id)
     }
@@ -758,6 +790,23 @@ impl<'c> Propagation<'c> {
         }
         progress.cause = (!instant).then_some(Cause::new(why));
         self.not_before.insert(id, Duration::ZERO);
+        self.wait(id)
+    }
+
+    fn check_failed(&mut self, id: StepId, reason: &str, rerun: bool) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        if rerun && !step.destructive {
+            let generation = step.progress.generation;
+            return self.rerun(id, generation, Why::Check);
+        }
+        // Without a cause: the result is kept, for the time when the check passes again.
+        step.progress.error = Some(reason.to_owned());
+        self.set(id, StepState::Error, true)
+    }
+
+    fn check_passed(&mut self, id: StepId) -> Done {
+        let Some(step) = self.change(id) else { return Ok(()) };
+        step.progress.error = None;
         self.wait(id)
     }
 

@@ -64,7 +64,8 @@ macro_rules! waits {
 waits! {
     /// The step needs no run and becomes ACTIVE soon.
     Rests = "rests", "Immediate steps", "the next sweep of a worker, within seconds";
-    /// The step refers to something that does not exist, or is in TRANSITION without an attempt.
+    /// The step refers to something that does not exist, is in TRANSITION without an attempt, or is
+    /// TODO although a parent is not done.
     Unknown = "unknown", "Damaged", "a person: run `gantry verify`, then restore the reported \
                                      objects from a backup";
     /// The step is in ERROR: it failed too often, or a person canceled it.
@@ -94,8 +95,8 @@ waits! {
     OnHold = "on_hold", "Deployment on hold", "an operator: release the deployment";
     /// Execution is off.
     Paused = "paused", "Execution is off", "an operator: switch execution on";
-    /// No worker is running.
-    NoWorker = "no_worker", "No worker", "a person: start a worker";
+    /// No worker is running, or all are draining.
+    NoWorker = "no_worker", "No worker", "a person: start or resume a worker";
     /// The run is queued, and no worker has leased it yet.
     Queued = "queued", "Queued for a worker", "a worker, as soon as it has a free slot";
     /// The run should have ended already.
@@ -199,7 +200,7 @@ impl Reason {
             Self::ConcurrencyGroup { .. } => PendingReason::ConcurrencyGroup,
             Self::Chunk { .. } => PendingReason::Chunk,
             Self::Budget { .. } => PendingReason::Budget,
-            Self::Unknown { .. } => PendingReason::Unknown,
+            Self::Unknown { .. } | Self::Miscounted => PendingReason::Unknown,
         }
     }
 }

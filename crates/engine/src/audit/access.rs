@@ -1,10 +1,11 @@
 //! Access that admins gave, as an export records it, and the approvals that do not count because
 //! of it.
 //!
-//! The rules are those of the database (`access_from` in `migrations/src/guards/people.sql`): an
-//! approval does not count if an author of the change gave its person access within the cooling
-//! period, or created or granted it after the submission. This follows chains of people. A second
-//! admin's confirmation ends the cooling period.
+//! The rules are those of the database (`approval_barred` in `migrations/src/guards/people.sql`):
+//! an approval does not count if its person and an author have an origin of access in common within
+//! the cooling period. It also does not count if its person got an account or a grant after the
+//! submission, or a link within the cooling period. A second admin's confirmation ends the cooling
+//! period.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +33,7 @@ struct Change {
     person: PersonId,
     by: PersonId,
     at: OffsetDateTime,
-    /// Whether it counts for good if it came after the submission.
-    lasting: bool,
+    kind: String,
     /// The entry of the audit that records the confirmation.
     confirmed: Option<u64>,
 }
@@ -42,7 +42,7 @@ struct Change {
 #[derive(Default)]
 pub(super) struct Access(BTreeMap<i64, Change>);
 
-/// An approval whose person may owe their access to an author.
+/// An approval whose person and an author may owe their access to one person.
 pub(super) struct ApprovalContext<'a> {
     pub person: PersonId,
     /// When the verdict was given.
@@ -63,26 +63,46 @@ impl Access {
             person: row.person_id,
             by,
             at: row.at,
-            lasting: matches!(row.kind.as_str(), "created" | "granted"),
+            kind: row.kind,
             confirmed,
         });
         change.confirmed = change.confirmed.or(confirmed);
     }
 
-    /// Whether the approval does not count, because the access came from an author.
+    /// Whether the approval does not count because of new access.
     pub(super) fn bars(&self, approval: &ApprovalContext<'_>) -> bool {
+        let is_recent = |change: &Change, at: OffsetDateTime| {
+            let unconfirmed = change.confirmed.is_none_or(|seq| seq >= approval.commit);
+            unconfirmed && change.at > at - approval.cooling
+        };
+        let is_later = |change: &Change, kinds: [&str; 2]| {
+            kinds.contains(&change.kind.as_str()) && change.at > approval.submitted
+        };
+        let is_new = |change: &Change| is_later(change, ["created", "granted"]);
+        let bars_itself = |change: &Change| {
+            change.person == approval.person
+                && change.at <= approval.judged
+                && (is_new(change)
+                    || is_later(change, ["link", "reset"]) && is_recent(change, approval.judged))
+        };
         let givers = |(person, at)| {
             let counts = move |change: &&Change| {
-                let unconfirmed = change.confirmed.is_none_or(|seq| seq >= approval.commit);
                 change.person == person
                     && change.at <= at
-                    && (unconfirmed && change.at > at - approval.cooling
-                        || change.lasting && change.at > approval.submitted)
+                    && (is_recent(change, at) || is_new(change))
             };
             self.0.values().filter(counts).map(|change| (change.by, change.at))
         };
-        let is_author = |by| by != approval.person && approval.authors.contains(&by);
-        reachable([(approval.person, approval.judged)], givers).any(|(by, _)| is_author(by))
+        let origins = |person: PersonId, at: OffsetDateTime| {
+            reachable([(person, at)], givers).map(|(person, _)| person)
+        };
+        let of_authors: BTreeSet<PersonId> = approval
+            .authors
+            .iter()
+            .flat_map(|author| origins(*author, approval.submitted))
+            .collect();
+        self.0.values().any(bars_itself)
+            || origins(approval.person, approval.judged).any(|origin| of_authors.contains(&origin))
     }
 }
 
@@ -132,10 +152,41 @@ mod tests {
     }
 
     #[test]
-    fn access_after_the_submission_bars_for_good() {
+    fn access_after_the_submission_bars() {
+        // Kind, and whether it bars an approval one hour and many hours later.
+        for (kind, soon, late) in [
+            ("created", true, true),
+            ("granted", true, true),
+            ("link", true, false),
+            ("reset", true, false),
+            ("enabled", false, false),
+        ] {
+            let mut access = Access::default();
+            access.record(1, row(1, BO, CY, 101, kind));
+            let barred = [100, 102, 200].map(|judged| barred(&access, judged));
+            assert_eq!(barred, [false, soon, late], "{kind}");
+        }
+    }
+
+    #[test]
+    fn access_of_author_and_reviewer_from_one_admin_bars() {
+        for (authors_at, judged, bars) in [(90, 101, true), (70, 101, false), (90, 125, false)] {
+            let mut access = Access::default();
+            access.record(1, row(1, ADA, CY, authors_at, "created"));
+            access.record(2, row(2, BO, CY, 95, "created"));
+            assert_eq!(barred(&access, judged), bars, "{authors_at} {judged}");
+        }
+    }
+
+    #[test]
+    fn access_of_author_from_reviewer_bars() {
         let mut access = Access::default();
-        access.record(1, row(1, BO, ADA, 101, "granted"));
-        assert!(barred(&access, 200));
+        access.record(1, row(1, ADA, BO, 90, "link"));
+        assert!(barred(&access, 200), "the submission decides");
+        let mut confirmed = row(1, ADA, BO, 90, "link");
+        confirmed.confirmed_at = Some(hour(110));
+        access.record(2, confirmed);
+        assert!(!barred(&access, 200));
     }
 
     #[test]

@@ -13,8 +13,7 @@
 //! * each committed review had the approvals that the policy in force required, and no
 //!   objection;
 //! * these approvals came from people who could review and were not authors, whose accounts were
-//!   not disabled in between, and whose access did not come from an author within the cooling
-//!   period;
+//!   not disabled in between, and whose access had no recent origin in common with an author;
 //! * they were signed with confirmed passkeys if the policy required it;
 //! * each run belongs to a blueprint whose documents require exactly the content that it ran.
 //!
@@ -1145,7 +1144,8 @@ impl Check {
             }
             if self.is_excluded(seq, review, judged, cooling) {
                 uncounted = format!(
-                    ". An author gave person {person} access shortly before their approval"
+                    ". The approval of person {person} does not count: their access or that of an \
+                     author was new"
                 );
                 continue;
             }
@@ -1169,7 +1169,7 @@ impl Check {
         Ok(())
     }
 
-    /// Whether an approval does not count, because an author gave its person access.
+    /// Whether an approval does not count because of new access.
     fn is_excluded(
         &self,
         commit: u64,

@@ -504,21 +504,38 @@ fn approval_from_before_disabling_does_not_count() {
     assert!(error.contains("0 of the 1 approvals"), "{error}");
 }
 
+const CY: &str = "00000000-0000-0000-0000-00000000000c";
+
 #[test]
-fn approval_of_access_from_an_author_does_not_count() {
-    for (at, by, counts) in [
-        ("2026-01-01T20:00:00+00:00", ADA, false),
-        ("2026-01-01T00:30:00+00:00", ADA, true),
-        ("2026-01-01T20:00:00+00:00", BO, true),
+fn approval_with_new_access_does_not_count() {
+    // Person, giver, kind, time. The review was submitted at the beginning of January 2nd.
+    let (recent, old) = ("2026-01-01T20:00:00+00:00", "2025-12-31T00:30:00+00:00");
+    for (changes, counts) in [
+        (vec![(BO, ADA, "link", recent)], false),
+        (vec![(BO, ADA, "link", old)], true),
+        (vec![(BO, BO, "link", recent)], true),
+        (vec![(BO, CY, "link", recent)], true),
+        // One admin made the author and the reviewer.
+        (vec![(ADA, CY, "created", recent), (BO, CY, "created", recent)], false),
+        (vec![(ADA, CY, "created", old), (BO, CY, "created", recent)], true),
+        // The reviewer made the author, or has a link for them.
+        (vec![(ADA, BO, "created", recent)], false),
+        (vec![(ADA, BO, "link", recent)], false),
+        (vec![(ADA, BO, "link", old)], true),
+        // Another admin made the reviewer after the submission.
+        (vec![(BO, CY, "granted", "2026-01-02T00:30:00+00:00")], false),
+        (vec![(BO, CY, "granted", "2026-01-02T01:30:00+00:00")], true),
     ] {
         let mut e = history();
-        let change = json!({"id": 1, "person_id": BO, "kind": "link", "by": by, "at": at});
-        e.entry("access_change.insert", "1", &change);
+        for (id, (person, by, kind, at)) in changes.iter().enumerate() {
+            let change = json!({"id": id, "person_id": person, "kind": kind, "by": by, "at": at});
+            e.entry("access_change.insert", &id.to_string(), &change);
+        }
         match e.verify() {
-            Ok(()) => assert!(counts, "{at} {by}"),
+            Ok(()) => assert!(counts, "{changes:?}"),
             Err(error) => {
                 let error = error.to_string();
-                assert!(!counts && error.contains("An author gave person"), "{at} {by}: {error}");
+                assert!(!counts && error.contains("an author was new"), "{changes:?}: {error}");
             }
         }
     }

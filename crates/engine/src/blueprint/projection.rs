@@ -143,6 +143,11 @@ impl StepIntent {
     pub fn join(&self) -> Join {
         self.run.join
     }
+
+    /// The interval of its check in seconds. A removal has no check.
+    pub fn check_interval(&self) -> Option<u32> {
+        self.run.check.as_ref().filter(|_| self.action.is_run()).map(|check| check.interval)
+    }
 }
 
 /// The effect of the difference between two blueprints on the steps.

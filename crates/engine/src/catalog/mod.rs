@@ -17,6 +17,8 @@
 //! unbound, and without it nothing runs on the node then. The role's content includes the scripts of
 //! all its actions, so an approval covers all of them.
 //!
+//! A role may also have a [`Check`]. It is no action and has no step: it tests an applied `run`.
+//!
 //! The file format extends OpenCrowbar's barclamp metadata. Gantry's own keys (`concurrency-group`, `retry`,
 //! `timeout`, `on-error`, ...) default to OpenCrowbar's behavior where that was sound. Source: the
 //! barclamp files of opencrowbar/core and digitalrebar.
@@ -237,6 +239,10 @@ pub struct RunPolicy {
     /// attributes, it reads all data of its parents.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Vec<String>>,
+    /// Whether an applied step runs again after its node was away. Omitted if it is the default, so
+    /// that roles from before the field existed keep their hash.
+    #[serde(skip_serializing_if = "is_default")]
+    pub on_return: OnReturn,
     /// Number of failures before the step becomes ERROR. With 0, the first failure is an ERROR.
     pub retries: u32,
     /// Seconds until the first retry. Each further retry waits twice as long, at most one hour.
@@ -249,6 +255,47 @@ pub struct RunPolicy {
     /// roles from before the field existed keep their hash.
     #[serde(skip_serializing_if = "is_default")]
     pub priority: i32,
+    /// How an applied step is checked. Omitted without a check, so that roles from before the field
+    /// existed keep their hash.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub check: Option<Check>,
+}
+
+/// A check of an applied step: a script that fails if the node no longer is as `run` left it. The
+/// role contains it as the script of [`ActionName::check`], so an approval covers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "CheckPolicy"))]
+pub struct Check {
+    /// Seconds between the starts of two checks.
+    pub interval: u32,
+    /// Maximum duration of one check, in seconds.
+    pub timeout: u32,
+    /// Number of consecutive failures with an effect on the step.
+    pub failures: u32,
+    /// Their effect.
+    pub on_failure: OnFailure,
+}
+
+impl Check {
+    /// The values of a check that sets none.
+    pub const DEFAULT: Self =
+        Self { interval: 60, timeout: 10, failures: 3, on_failure: OnFailure::Rerun };
+}
+
+/// The effect of a failed check on an applied step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(
+    feature = "schema",
+    derive(schemars::JsonSchema),
+    schemars(rename = "FailedCheckPolicy")
+)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The step runs again. If the check still fails then, the step is ERROR.
+    #[default]
+    Rerun,
+    /// The step is ERROR until the check passes.
+    Report,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -266,11 +313,13 @@ impl Default for RunPolicy {
             on_change: OnChange::Rerun,
             on_input: OnInput::Rerun,
             reads: Vec::new(),
+            on_return: OnReturn::AfterRestart,
             retries: 0,
             backoff: 5,
             timeout: 3600,
             join: Join::default(),
             priority: 0,
+            check: None,
         }
     }
 }
@@ -367,6 +416,31 @@ pub enum OnInput {
     Report,
     /// The step keeps its result. Its next run uses the new input.
     Ignore,
+}
+
+/// Whether an applied step runs again after its node was away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "NodeReturnPolicy"))]
+#[serde(rename_all = "snake_case")]
+pub enum OnReturn {
+    /// It runs again unless the boot id proves that the machine did not restart.
+    #[default]
+    AfterRestart,
+    /// It runs again.
+    Always,
+    /// It keeps its result, also after a restart.
+    Never,
+}
+
+impl OnReturn {
+    /// Whether an applied step keeps its result.
+    pub fn resumes(self, same_boot: bool) -> bool {
+        match self {
+            Self::AfterRestart => same_boot,
+            Self::Always => false,
+            Self::Never => true,
+        }
+    }
 }
 
 /// When enough of a step's parents have finished.
@@ -468,6 +542,11 @@ impl Role {
     /// systems may come without their scripts.
     pub fn lacks_scripts(&self) -> bool {
         self.jig_class == JigClass::Script && self.scripts_of(&ActionName::run()).next().is_none()
+    }
+
+    /// Its check with the script.
+    pub fn check(&self) -> Option<(&Check, &Script)> {
+        self.run.check.as_ref().zip(self.scripts_of(&ActionName::check()).next())
     }
 
     /// The scripts of an action, in the order in which they run.

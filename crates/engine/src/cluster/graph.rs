@@ -255,6 +255,28 @@ impl Skeleton {
         items.into_values().collect()
     }
 
+    /// The noderoles bound in these deployments, by id. Their parents outside are left out.
+    pub fn graph_within(&self, deployments: &BTreeSet<DeploymentId>) -> Vec<Item> {
+        let mut items: Vec<Item> = self
+            .nodes
+            .iter()
+            .flat_map(|(id, node)| node.noderoles.iter().map(move |found| (*id, found)))
+            .filter(|(_, (_, noderole))| deployments.contains(&noderole.deployment))
+            .filter_map(|(node, (key, _))| self.item(node, key))
+            .collect();
+        items.sort_by_key(|item| item.id);
+        items
+    }
+
+    /// The number of noderoles bound in each deployment that has any.
+    pub fn noderole_counts(&self) -> BTreeMap<DeploymentId, usize> {
+        let mut counts = BTreeMap::new();
+        for noderole in self.nodes.values().flat_map(|node| node.noderoles.values()) {
+            *counts.entry(noderole.deployment).or_default() += 1;
+        }
+        counts
+    }
+
     /// A noderole of the skeleton with its edges.
     pub fn item(&self, node: NodeId, key: &NoderoleKey) -> Option<Item> {
         let found = self.nodes.get(&node)?;

@@ -190,6 +190,25 @@ pub fn visible(sources: &RunSources<'_>) -> Result<Layered, DataError> {
     Ok(layered)
 }
 
+/// Whether a layer decides the value at a JSON pointer, so that layers below it do not: it has a
+/// value there, or a value that is no object on the way to it.
+pub fn decides(layer: &Value, pointer: &str) -> bool {
+    let mut at = layer;
+    // A layer that is `null` is empty.
+    if !at.is_object() {
+        return false;
+    }
+    for key in pointer.split('/').skip(1) {
+        let Some(object) = at.as_object().filter(|_| !secret::is_reference(at)) else {
+            return true;
+        };
+        let key = key.replace("~1", "/").replace("~0", "~");
+        let Some(inner) = object.get(&key) else { return false };
+        at = inner;
+    }
+    true
+}
+
 impl Layered {
     fn empty() -> Self {
         Self { value: Value::Object(Map::new()), sources: BTreeMap::new() }
@@ -485,5 +504,17 @@ mod tests {
                 proptest::prop_assert_eq!(objects[layer].pointer(at), plain.pointer(at));
             }
         }
+    }
+
+    #[test]
+    fn layer_decides_its_values_and_those_below_them() {
+        let layer = json!({"a": {"b": 1}, "s": {"$secret": "db", "version": 1}, "x/y": null});
+        for path in ["/a", "/a/b", "/a/b/c", "/s", "/s/deeper", "/x~1y"] {
+            assert!(decides(&layer, path), "{path}");
+        }
+        for path in ["/a/c", "/b", "/x"] {
+            assert!(!decides(&layer, path), "{path}");
+        }
+        assert!(!decides(&Value::Null, "/a") && !decides(&json!({}), "/a"));
     }
 }

@@ -35,6 +35,7 @@ mod layers;
 mod merge;
 pub mod number;
 mod reads;
+mod rebase;
 pub mod schema;
 pub mod secret;
 pub mod surroundings;
@@ -43,10 +44,11 @@ pub mod written;
 pub use diff::{Change, ChangeKind, diff};
 pub use layers::{
     Contribution, Layer, Layered, OwnData, RunSources, Source, StepOutput, ancestor_distances,
-    layers, visible,
+    decides, layers, visible,
 };
 pub use merge::{contains, difference, merge, output};
 pub use reads::{ReadNoderole, input_hash};
+pub use rebase::{DataConflict, rebase};
 pub use secret::mask;
 
 /// Maximum size of one document, in bytes of its canonical form.

@@ -1,15 +1,17 @@
-//! Excludes approvals by reviewers who got their access from an author of the change.
+//! Excludes approvals by reviewers whose access has an origin in common with that of an author.
 //!
 //! An admin could otherwise create an account, a grant or a sign-in link, and approve their own
-//! change with it. An approval does not count if an author gave the reviewer access within the
-//! cooling period before it. It counts once a second admin confirms the access. It never counts if
-//! the account or grant is newer than the review. Access is traced back through givers whose own
-//! access was recent at that time. The database applies the same rule (`approval_barred`).
+//! change with it, or propose a change with it and approve that. So recent access is traced back to
+//! the people who gave it: for the reviewer at the verdict, for the authors at the submission. An
+//! approval does not count if both lead to one person. Access is recent within the cooling period,
+//! unless a second admin confirmed it. Access from after the submission bars an approval,
+//! also if no author gave it: an account or grant permanently, a link while it is recent. The
+//! database applies the same rules (`approval_barred`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Facts, MAX_COOLING_HOURS, Reviewer, VerdictKind};
+use super::{Facts, MAX_COOLING_HOURS, Reviewer, Verdict, VerdictKind};
 use crate::ids::PersonId;
 use crate::walk::reachable;
 
@@ -31,11 +33,20 @@ pub enum AccessKind {
     Reset,
     /// Removed a second factor.
     FactorRemoved,
+    /// Created a token of a service account.
+    Token,
 }
 
 impl AccessKind {
-    pub const ALL: [Self; 6] =
-        [Self::Created, Self::Granted, Self::Enabled, Self::Link, Self::Reset, Self::FactorRemoved];
+    pub const ALL: [Self; 7] = [
+        Self::Created,
+        Self::Granted,
+        Self::Enabled,
+        Self::Link,
+        Self::Reset,
+        Self::FactorRemoved,
+        Self::Token,
+    ];
 
     /// The kind as the database spells it.
     pub fn as_str(self) -> &'static str {
@@ -46,6 +57,7 @@ impl AccessKind {
             Self::Link => "link",
             Self::Reset => "reset",
             Self::FactorRemoved => "factor_removed",
+            Self::Token => "token",
         }
     }
 
@@ -57,15 +69,17 @@ impl AccessKind {
             Self::Link => format!("{by} created a sign-in link for {to}"),
             Self::Reset => format!("{to} set a password with a sign-in link of {by}"),
             Self::FactorRemoved => format!("{by} removed the second factor of {to}"),
+            Self::Token => format!("{by} created a token of {to}"),
         }
     }
 }
 
-/// A change of a person's access by another person.
+/// A change of a person's access by an admin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccessChange {
     /// The person who got the access.
     pub person: PersonId,
+    pub person_name: String,
     /// The admin who gave it.
     pub by: PersonId,
     pub by_name: String,
@@ -76,7 +90,7 @@ pub struct AccessChange {
     pub confirmed: bool,
 }
 
-/// The access changes of a review's reviewers. Times are microseconds since 1970.
+/// The access changes of a review's reviewers and authors. Times are microseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// The cooling period of the policy in force, in hours.
@@ -85,52 +99,105 @@ pub struct Access {
     pub submitted: i64,
     /// The current time.
     pub now: i64,
-    /// Access changes of the reviewers and of those who gave them access.
+    /// Access changes of the reviewers, the authors, and everyone who gave them access.
     pub changes: Arc<Vec<AccessChange>>,
+}
+
+impl AccessChange {
+    fn text(&self) -> String {
+        self.kind.did(&self.by_name, &self.person_name)
+    }
+
+    fn text_with_time(&self) -> String {
+        format!("{} at {}", self.text(), utc(self.at))
+    }
 }
 
 /// Why an approval does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ApprovalLimit<'a> {
-    change: &'a AccessChange,
-    /// The time from which approvals count. `None`: never on this review.
-    until: Option<i64>,
+pub(super) enum ApprovalLimit<'a> {
+    /// The reviewer's account or grant is from after the submission.
+    Later(&'a AccessChange),
+    /// An author's access came from the reviewer when the change was submitted.
+    OfAuthor(&'a AccessChange),
+    /// The reviewer's access came from an author, is a link from after the submission, or came from
+    /// the person who gave an author this access.
+    OfReviewer(&'a AccessChange, Option<&'a AccessChange>),
 }
 
 impl Access {
     fn active(&self, person: PersonId, at: i64) -> impl Iterator<Item = &AccessChange> {
         self.changes.iter().filter(move |c| {
-            c.person == person && c.at <= at && self.until(c).is_none_or(|end| at < end)
+            c.person == person
+                && c.at <= at
+                && (self.is_later(c) || !c.confirmed && at < self.cooled(c))
         })
     }
 
-    /// When a change stops to matter. `None`: never.
-    fn until(&self, change: &AccessChange) -> Option<i64> {
-        let made_later = matches!(change.kind, AccessKind::Created | AccessKind::Granted)
-            && change.at > self.submitted;
-        match (made_later, change.confirmed) {
-            (true, _) => None,
-            (false, true) => Some(change.at),
-            (false, false) => Some(change.at.saturating_add(i64::from(self.cooling_hours) * HOUR)),
-        }
+    /// Whether a change is an account or grant from after the submission.
+    fn is_later(&self, change: &AccessChange) -> bool {
+        matches!(change.kind, AccessKind::Created | AccessKind::Granted)
+            && change.at > self.submitted
     }
 
-    /// The access change that bars a person's approval at this time. If several apply, returns the
-    /// one that bars it longest.
+    /// Whether a change is a link from after the submission, or the use of one.
+    fn is_later_link(&self, change: &AccessChange) -> bool {
+        matches!(change.kind, AccessKind::Link | AccessKind::Reset) && change.at > self.submitted
+    }
+
+    /// The end of a change's cooling period.
+    fn cooled(&self, change: &AccessChange) -> i64 {
+        change.at.saturating_add(i64::from(self.cooling_hours) * HOUR)
+    }
+
+    /// A person, and the people from whom their access came.
+    fn origins(&self, person: PersonId, at: i64) -> BTreeSet<PersonId> {
+        let givers = |(person, at)| self.active(person, at).map(|change| (change.by, change.at));
+        reachable([(person, at)], givers).map(|(person, _)| person).collect()
+    }
+
+    fn leads_to(&self, change: &AccessChange, people: &BTreeSet<PersonId>) -> bool {
+        !self.origins(change.by, change.at).is_disjoint(people)
+    }
+
+    /// The newest change of a person's access that came from these people.
+    fn newest_from(
+        &self,
+        person: PersonId,
+        at: i64,
+        people: &BTreeSet<PersonId>,
+    ) -> Option<&AccessChange> {
+        self.active(person, at)
+            .filter(|change| self.leads_to(change, people))
+            .max_by_key(|change| change.at)
+    }
+
+    /// Why a person's approval at this time does not count. `None`: it counts.
     pub(super) fn bar(
         &self,
         person: PersonId,
         at: i64,
         authors: &BTreeSet<PersonId>,
     ) -> Option<ApprovalLimit<'_>> {
-        let from_author = self.active(person, at).filter(|change| self.leads_to(change, authors));
-        let bars = from_author.map(|change| ApprovalLimit { change, until: self.until(change) });
-        bars.max_by_key(|bar| bar.until.unwrap_or(i64::MAX))
-    }
-
-    fn leads_to(&self, change: &AccessChange, authors: &BTreeSet<PersonId>) -> bool {
-        let givers = |(person, at)| self.active(person, at).map(|above| (above.by, above.at));
-        reachable([(change.by, change.at)], givers).any(|(person, _)| authors.contains(&person))
+        if let Some(later) = self.active(person, at).find(|change| self.is_later(change)) {
+            return Some(ApprovalLimit::Later(later));
+        }
+        let of_authors = |people: &BTreeSet<PersonId>| {
+            let newest = |author: &PersonId| self.newest_from(*author, self.submitted, people);
+            authors.iter().filter_map(newest).max_by_key(|change| change.at)
+        };
+        if let Some(change) = of_authors(&[person].into()) {
+            return Some(ApprovalLimit::OfAuthor(change));
+        }
+        let origins: BTreeSet<PersonId> =
+            authors.iter().flat_map(|author| self.origins(*author, self.submitted)).collect();
+        let change = self
+            .active(person, at)
+            .filter(|change| self.is_later_link(change) || self.leads_to(change, &origins))
+            .max_by_key(|change| change.at)?;
+        let shared = (!self.leads_to(change, authors))
+            .then(|| of_authors(&self.origins(change.by, change.at)));
+        Some(ApprovalLimit::OfReviewer(change, shared.flatten()))
     }
 }
 
@@ -150,21 +217,23 @@ pub(super) fn explained(facts: &Facts, reviewers: &[&Reviewer]) -> Vec<String> {
     reviewers.iter().filter_map(of).collect()
 }
 
-/// One sentence for each approving reviewer who got access from an author within the maximum
-/// cooling period before the approval. The approval counts; the sentence informs readers of the
-/// review.
+/// One sentence for each approving reviewer who got access from an author, or gave an author access,
+/// within the maximum cooling period before the approval. The approval counts; the sentence informs
+/// readers of the review.
 pub(super) fn noted(facts: &Facts, approving: &[&Reviewer]) -> Vec<String> {
     let of = |reviewer: &&Reviewer| {
         let given = facts.last_verdict(reviewer.id)?.at;
         let since = given.saturating_sub(i64::from(MAX_COOLING_HOURS) * HOUR);
-        let by_author =
-            |c: &&AccessChange| c.person == reviewer.id && facts.authors.contains(&c.by);
+        let between = |of: PersonId, by: PersonId| {
+            of == reviewer.id && facts.authors.contains(&by)
+                || by == reviewer.id && facts.authors.contains(&of)
+        };
         let change = facts
             .access
             .changes
             .iter()
-            .rfind(|c| by_author(c) && (since..=given).contains(&c.at))?;
-        Some(format!("{} at {}", change.kind.did(&change.by_name, &reviewer.name), utc(change.at)))
+            .rfind(|c| between(c.person, c.by) && (since..=given).contains(&c.at))?;
+        Some(change.text_with_time())
     };
     approving.iter().filter_map(of).collect()
 }
@@ -174,38 +243,49 @@ fn explain(facts: &Facts, reviewer: &Reviewer) -> Option<String> {
     let approval =
         facts.last_verdict(reviewer.id).filter(|verdict| verdict.kind == VerdictKind::Approve);
     let at = approval.map_or(access.now, |verdict| verdict.at);
-    let Some(ApprovalLimit { change, until }) = access.bar(reviewer.id, at, &facts.authors) else {
-        let voided = facts
-            .verdicts
-            .iter()
-            .rev()
-            .find(|verdict| verdict.person == reviewer.id && verdict.void);
-        let lost = voided.is_some_and(|verdict| verdict.kind == VerdictKind::Approve)
-            && approval.is_none();
-        if lost {
-            return Some(format!(
-                "{name} approved it before the account was disabled and must approve again"
-            ));
-        }
-        return unsigned(facts, reviewer, approval.is_some());
-    };
-    let did = change.kind.did(&change.by_name, name);
-    Some(match until {
-        None => {
-            format!("Approvals by {name} never count here: {did} after the review was submitted")
-        }
-        Some(until) => {
+    match access.bar(reviewer.id, at, &facts.authors) {
+        Some(ApprovalLimit::Later(change)) => Some(format!(
+            "Approvals by {name} never count here: {} after the review was submitted. An author \
+             can submit it again",
+            change.text()
+        )),
+        Some(ApprovalLimit::OfAuthor(change)) => Some(format!(
+            "Approvals by {name} do not count here: {}. An author can submit it again after {}, or \
+             another admin can confirm the access of {}",
+            change.text_with_time(),
+            utc(access.cooled(change)),
+            change.person_name
+        )),
+        Some(ApprovalLimit::OfReviewer(change, shared)) => {
+            let until = access.cooled(change);
+            let also = match shared {
+                Some(shared) => format!(", and {}", shared.text_with_time()),
+                None if access.is_later_link(change) => ", after the submission".to_owned(),
+                None => String::new(),
+            };
             let again = if approval.is_some() && until <= access.now {
                 format!(". {name} must approve again")
             } else {
                 String::new()
             };
-            format!(
-                "Approvals by {name} count from {}, or when another admin confirms the access of {name}: {did} at {}{again}",
+            Some(format!(
+                "Approvals by {name} count from {}, or when another admin confirms the access of {name}: {}{also}{again}",
                 utc(until),
-                utc(change.at)
-            )
+                change.text_with_time()
+            ))
         }
+        None => voided(facts, reviewer, approval.is_some())
+            .or_else(|| unsigned(facts, reviewer, approval.is_some())),
+    }
+}
+
+/// Whether an approval is void because its account was disabled.
+fn voided(facts: &Facts, reviewer: &Reviewer, approved: bool) -> Option<String> {
+    let of_reviewer = |verdict: &&Verdict| verdict.person == reviewer.id && verdict.void;
+    let voided = facts.verdicts.iter().rev().find(of_reviewer)?;
+    (voided.kind == VerdictKind::Approve && !approved).then(|| {
+        let name = &reviewer.name;
+        format!("{name} approved it before the account was disabled and must approve again")
     })
 }
 
@@ -247,10 +327,12 @@ mod tests {
     use super::*;
 
     fn change(of: u128, by: u128, kind: AccessKind, hour: i64) -> AccessChange {
+        let name = |n| ["", "ada", "bo", "cy"].get(n as usize).copied().unwrap_or("dan").to_owned();
         AccessChange {
             person: person(of),
+            person_name: name(of),
             by: person(by),
-            by_name: "ada".into(),
+            by_name: name(by),
             kind,
             at: hour * HOUR,
             confirmed: false,
@@ -316,13 +398,30 @@ mod tests {
 
     #[test]
     fn access_made_after_submission_never_counts() {
-        for (kind, never) in
-            [(AccessKind::Created, true), (AccessKind::Granted, true), (AccessKind::Link, false)]
-        {
-            let mut facts = approved(500, vec![change(2, 1, kind, 101)]);
-            Arc::make_mut(&mut facts.access.changes)[0].confirmed = true;
-            assert_eq!(!evaluate(&facts).is_open(), never, "{kind:?}");
+        for kind in AccessKind::ALL {
+            let never = matches!(kind, AccessKind::Created | AccessKind::Granted);
+            for by in [1, 2, 3] {
+                let mut facts = approved(500, vec![change(2, by, kind, 101)]);
+                assert_eq!(!evaluate(&facts).is_open(), never, "{kind:?} by {by}");
+                facts.verdicts[0].at = 102 * HOUR;
+                Arc::make_mut(&mut facts.access.changes)[0].confirmed = true;
+                assert_eq!(!evaluate(&facts).is_open(), never, "confirmed {kind:?} by {by}");
+            }
         }
+        let after_the_verdict = approved(101, vec![change(2, 3, AccessKind::Link, 102)]);
+        assert!(evaluate(&after_the_verdict).is_open());
+    }
+
+    #[test]
+    fn link_from_after_submission_bars_approval() {
+        for kind in [AccessKind::Link, AccessKind::Reset] {
+            assert!(!evaluate(&approved(124, vec![change(2, 3, kind, 101)])).is_open());
+            assert!(evaluate(&approved(125, vec![change(2, 3, kind, 101)])).is_open());
+            assert!(evaluate(&approved(101, vec![change(2, 3, kind, 100)])).is_open(), "before");
+        }
+        assert!(text(&approved(102, vec![change(2, 3, AccessKind::Link, 101)])).ends_with(
+            "cy created a sign-in link for bo at 1970-01-05 05:00 UTC, after the submission"
+        ));
     }
 
     #[test]
@@ -337,6 +436,51 @@ mod tests {
         assert!(evaluate(&approved(101, long_ago)).is_open());
         let circle = vec![change(9, 2, AccessKind::Link, 99), change(2, 9, AccessKind::Link, 99)];
         assert!(evaluate(&approved(101, circle)).is_open());
+    }
+
+    /// One admin (dan) gave the author and the reviewer their access.
+    #[test]
+    fn access_from_one_admin_bars() {
+        let given = |hour| {
+            vec![change(1, 9, AccessKind::Created, hour), change(2, 9, AccessKind::Created, 99)]
+        };
+        let fresh = approved(101, given(98));
+        assert_eq!(
+            text(&fresh),
+            "0 of 1 approval. 1 more needed. Can act: cy. Approvals by bo count from 1970-01-06 \
+             03:00 UTC, or when another admin confirms the access of bo: dan created the account \
+             of bo at 1970-01-05 03:00 UTC, and dan created the account of ada at 1970-01-05 02:00 \
+             UTC"
+        );
+        for which in [0, 1] {
+            let mut confirmed = fresh.clone();
+            Arc::make_mut(&mut confirmed.access.changes)[which].confirmed = true;
+            assert!(evaluate(&confirmed).is_open(), "{which}");
+        }
+        assert!(evaluate(&approved(101, given(76))).is_open(), "the author's access is old");
+        assert!(evaluate(&approved(124, given(98))).is_open(), "the reviewer's access is old");
+    }
+
+    #[test]
+    fn author_with_access_from_reviewer_bars() {
+        for kind in AccessKind::ALL {
+            let fresh = approved(500, vec![change(1, 2, kind, 99)]);
+            assert!(!evaluate(&fresh).is_open(), "{kind:?}: the submission decides");
+            let mut confirmed = fresh.clone();
+            Arc::make_mut(&mut confirmed.access.changes)[0].confirmed = true;
+            assert!(evaluate(&confirmed).is_open(), "{kind:?}");
+            for hour in [76, 101] {
+                assert!(evaluate(&approved(500, vec![change(1, 2, kind, hour)])).is_open());
+            }
+        }
+        let chain = vec![change(9, 2, AccessKind::Granted, 98), change(1, 9, AccessKind::Link, 99)];
+        assert!(!evaluate(&approved(101, chain)).is_open());
+        assert_eq!(
+            text(&approved(101, vec![change(1, 2, AccessKind::Link, 99)])),
+            "0 of 1 approval. 1 more needed. Can act: cy. Approvals by bo do not count here: bo \
+             created a sign-in link for ada at 1970-01-05 03:00 UTC. An author can submit it again \
+             after 1970-01-06 03:00 UTC, or another admin can confirm the access of ada"
+        );
     }
 
     #[test]
@@ -375,17 +519,22 @@ mod tests {
         );
         let facts = approved(103, vec![change(2, 1, AccessKind::Granted, 102)]);
         assert!(text(&facts).ends_with(
-            "never count here: ada gave bo a permission after the review was submitted"
+            "never count here: ada gave bo a permission after the review was submitted. An author \
+             can submit it again"
         ));
         assert_eq!(evaluate(&facts).can_approve, ["cy"]);
     }
 
     #[test]
-    fn reset_by_author_is_noted_on_approval() {
+    fn reset_between_author_and_reviewer_is_noted() {
         let facts = approved(200, vec![change(2, 1, AccessKind::Reset, 99)]);
         let noted =
             "1 of 1 approval. bo set a password with a sign-in link of ada at 1970-01-05 03:00 UTC";
         assert_eq!((evaluate(&facts).is_open(), text(&facts).as_str()), (true, noted));
+        assert_eq!(
+            text(&approved(200, vec![change(1, 2, AccessKind::Reset, 70)])),
+            "1 of 1 approval. ada set a password with a sign-in link of bo at 1970-01-03 22:00 UTC"
+        );
         assert_eq!(
             text(&approved(900, vec![change(2, 1, AccessKind::Reset, 99)])),
             "1 of 1 approval"

@@ -2,8 +2,8 @@
 //!
 //! [`evaluate`] is a pure function of [`Facts`]. The page calls it to disable the commit button,
 //! and the commit calls it inside its transaction. A database trigger checks the mandatory rules
-//! again. There is no bypass and no flag that relaxes a rule. A rule without facts counts as
-//! broken.
+//! again. There is no bypass and no flag that relaxes a rule. If facts for a rule are missing, the
+//! rule is broken.
 //!
 //! The rules follow strong review systems and close the gaps by which others were bypassed:
 //!
@@ -18,8 +18,8 @@
 //!   gate reports that.
 //! * Enough people approved it. Each person's last verdict counts if they may review now. Verdicts
 //!   of authors never count.
-//! * Approvals do not count if an author recently gave the approver access ([`access`]). Verdicts
-//!   from before an account was disabled are void.
+//! * Approvals do not count if recent access connects the approver with an author ([`access`]).
+//!   Verdicts from before an account was disabled are void.
 //! * If the policy requires it, only approvals signed with a confirmed passkey count
 //!   ([`signature`]).
 //! * No thread of its discussion is open ([`discussion`]).
@@ -40,7 +40,7 @@ use crate::counting::many;
 use crate::ids::{DeploymentId, PersonId, PolicyNumber, ReviewId};
 use crate::text::sentence;
 use access::Access;
-use who::{Helpers, NAMED, disregarded, named};
+use who::{Helpers, NAMED, ignored_objectors, named};
 
 /// Maximum number of approvals that a policy can require.
 pub const MAX_APPROVALS: u32 = 20;
@@ -709,7 +709,7 @@ fn base(facts: &Facts) -> RuleResult {
     let moved = moved(&facts.moved_base, &facts.moved_documents, &facts.moved_records);
     let broken = (!moved.is_empty()).then(|| {
         format!(
-            "Planned on an older state: {} changed since. Submit it again. {}",
+            "Planned on an older state: {} changed since. An author must submit it again. {}",
             named(&moved),
             facts.helpers.to_submit()
         )
@@ -731,7 +731,8 @@ pub fn moved(base: &[(String, i64)], documents: &[String], records: &[String]) -
 fn epoch(facts: &Facts) -> RuleResult {
     let broken = (!facts.same_epoch).then(|| {
         format!(
-            "Submitted before the database was restored from a backup. Submit it again. {}",
+            "Submitted before the database was restored from a backup. An author must submit it \
+             again. {}",
             facts.helpers.to_submit()
         )
     });
@@ -743,7 +744,8 @@ fn policy(facts: &Facts) -> RuleResult {
     let broken = (made != now).then(|| {
         let who = facts.helpers.to_submit();
         format!(
-            "Submitted under policy {made}, but policy {now} is in force. Submit it again. {who}"
+            "Submitted under policy {made}, but policy {now} is in force. An author must submit it \
+             again. {who}"
         )
     });
     state(Rule::Policy, broken, &format!("Policy {now} is in force"))
@@ -796,7 +798,7 @@ fn objections(facts: &Facts) -> RuleResult {
              {names}{change}"
         )
     });
-    let ignored = disregarded(facts);
+    let ignored = ignored_objectors(facts);
     let holds = match ignored.as_slice() {
         [] => "No objections".to_owned(),
         ignored => format!(
@@ -1070,7 +1072,7 @@ mod tests {
     }
 
     #[test]
-    fn disregarded_objection_is_reported() {
+    fn ignored_objection_is_reported() {
         let mut facts = facts();
         facts.verdicts.push(Verdict {
             person: person(3),
@@ -1100,7 +1102,7 @@ mod tests {
             at: 0,
             void: false,
         });
-        assert!(disregarded(&facts).is_empty(), "what was taken back before is no objection");
+        assert!(ignored_objectors(&facts).is_empty(), "what was taken back before is no objection");
     }
 
     #[test]

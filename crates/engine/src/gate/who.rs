@@ -62,7 +62,7 @@ pub fn named<T: AsRef<str>>(names: &[T]) -> String {
 
 /// People whose last verdict is an objection that does not count. They may no longer review, or
 /// their account was disabled after it.
-pub fn disregarded(input: &Facts) -> Vec<&str> {
+pub fn ignored_objectors(input: &Facts) -> Vec<&str> {
     let ignored = |reviewer: &&Reviewer| {
         let last = input.verdicts.iter().rev().find(|verdict| verdict.person == reviewer.id);
         last.is_some_and(|verdict| {

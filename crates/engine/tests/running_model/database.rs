@@ -140,6 +140,7 @@ impl Protocol {
                 on_error: OnError::default(),
                 budgets: BTreeSet::new(),
                 rests: self.world(state).steps[&step_id(index)].rests(),
+                is_joined: true,
             }
         };
         let node = |index: usize| NodeView {
@@ -164,6 +165,7 @@ impl Protocol {
             now: Moment(1),
             enabled: state.enabled,
             capacity: u32::try_from(self.workers).expect("workers of a model are few"),
+            draining: 0,
             deployments: BTreeMap::from([(
                 concurrency_group.deployment,
                 DeploymentView { name, parent: None, on_hold_by: None },
@@ -171,6 +173,7 @@ impl Protocol {
             open: open.collect(),
             concurrency_groups: BTreeMap::from([(concurrency_group.clone(), limit)]),
             budgets: BTreeMap::new(),
+            awaited: BTreeMap::new(),
             nodes: (0..self.nodes).map(|index| (node_id(index), node(index))).collect(),
             jigs: BTreeMap::from([(jig.clone(), true)]),
             unsupported_jigs: BTreeSet::new(),
@@ -329,7 +332,8 @@ impl Protocol {
     }
 
     pub fn node_up(&self, state: &mut State, node: usize) {
-        self.change(state, &Change::NodeUp { node: node_id(node) }).expect("a node comes back");
+        self.change(state, &Change::NodeUp { node: node_id(node), resumed: [].into() })
+            .expect("a node comes back");
         state.alive[node] = true;
     }
 }

@@ -15,8 +15,8 @@ pub use noderoles::{
     removal_state, retried_step,
 };
 pub use steps::{
-    DeploymentCounts, StepRow, counts, run_durations, step_names, step_states, steps_by_noderole,
-    steps_of,
+    DeploymentCounts, StepFilter, StepListRow, StepRow, counts, list_steps, noderoles_in_states,
+    run_durations, step_names, step_states, steps_by_noderole, steps_of,
 };
 pub use values::{
     ResultFilter, ResultRow, SetRow, Setting, StepOf, node_results, run_input, sets, step_details,

@@ -1,14 +1,17 @@
 //! Steps of deployments, for boards and lists.
 
-use engine::ids::{DeploymentId, NoderoleId, StepId};
-use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, QueryFilter, QuerySelect};
+use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
+use sea_orm::sea_query::Expr;
+use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect};
 use sqlx::PgConnection;
+use time::OffsetDateTime;
 use uuid::Uuid;
 
-use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::{node, noderole, step};
+use crate::entity::{join, node, noderole, step};
+use crate::list::ColumnType;
 use crate::runs::{StateCounts, joined_steps};
+use crate::{Page, Sort, Store, StoreError};
 
 /// A step on a board.
 #[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow, DerivePartialModel)]
@@ -42,6 +45,31 @@ pub async fn steps_of(
     .bind(deployment.0)
     .fetch_all(connection)
     .await?)
+}
+
+/// Noderoles on a deployment's board whose steps are in one of these states, those in ERROR first:
+/// noderoles bound in it, and those on its nodes.
+pub async fn noderoles_in_states(
+    connection: &mut PgConnection,
+    deployment: DeploymentId,
+    states: &[&str],
+    limit: i64,
+) -> Result<Vec<(NoderoleId, String)>, StoreError> {
+    let rows: Vec<(Uuid, String)> = sqlx::query_as(
+        "SELECT noderole_id, state FROM (\
+           SELECT s.noderole_id, s.state FROM noderole r JOIN step s ON s.noderole_id = r.id \
+           WHERE r.deployment_id = $1 AND s.action = 'run' AND s.state = ANY($2) \
+           UNION \
+           SELECT s.noderole_id, s.state FROM node n JOIN step s ON s.node_id = n.id \
+           WHERE n.deployment_id = $1 AND s.action = 'run' AND s.state = ANY($2)) found \
+         ORDER BY state <> 'error', noderole_id LIMIT $3",
+    )
+    .bind(deployment.0)
+    .bind(states)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    Ok(rows.into_iter().map(|(id, state)| (NoderoleId(id), state)).collect())
 }
 
 /// The steps of these noderoles, without removed ones.
@@ -123,8 +151,10 @@ pub async fn counts(
          count(*) FILTER (WHERE s.state = 'transition') AS transition, count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run') AS active, \
          count(*) FILTER (WHERE s.state = 'error') AS error, \
          count(*) FILTER (WHERE s.state = 'active' AND s.stale) AS stale, \
-         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) AS comparing FROM deployment d \
+         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) AS comparing, \
+         count(c.step_id) FILTER (WHERE s.state = 'active') AS unchecked FROM deployment d \
          LEFT JOIN noderole r ON r.deployment_id = d.id LEFT JOIN step s ON s.noderole_id = r.id \
+         LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now() \
          WHERE d.removed_in IS NULL GROUP BY d.id",
     )
     .fetch_all(connection)
@@ -154,4 +184,81 @@ pub async fn step_names(
         (StepId(id), format!("{role} on {host}"))
     };
     Ok(rows.into_iter().map(to_name).collect())
+}
+
+/// A step in a list, with names for display.
+#[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
+#[sea_orm(entity = "step::Entity")]
+pub struct StepListRow {
+    pub id: Uuid,
+    pub noderole_id: Uuid,
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Role))")]
+    pub role: String,
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::Instance))")]
+    pub instance: i32,
+    pub action: String,
+    pub node_id: Uuid,
+    /// The node's name.
+    #[sea_orm(from_expr = "Expr::col((node::Entity, node::Column::Fqdn))")]
+    pub fqdn: String,
+    /// The deployment in which the noderole is bound.
+    #[sea_orm(from_expr = "Expr::col((noderole::Entity, noderole::Column::DeploymentId))")]
+    pub deployment_id: Uuid,
+    pub state: String,
+    /// The last change of its state.
+    pub since: OffsetDateTime,
+    pub stale: bool,
+    pub generation: i64,
+    /// The reason of an ERROR.
+    pub error: Option<String>,
+}
+
+impl StepListRow {
+    pub const BY_ID: Sort<Self> =
+        Sort { columns: &[("step.id", ColumnType::Id)], keys: |row| vec![row.id.into()] };
+}
+
+/// A filter for steps.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StepFilter<'f> {
+    pub deployment: Option<DeploymentId>,
+    pub node: Option<NodeId>,
+    pub role: Option<&'f str>,
+    pub state: Option<&'f str>,
+    pub stale: bool,
+    pub generation: Option<i64>,
+}
+
+/// A page of steps. The primary key serves the order, and the filters for stale steps, a node and
+/// a generation have indexes of their own.
+pub async fn list_steps(
+    store: &Store,
+    filter: StepFilter<'_>,
+    page: &Page<StepListRow>,
+) -> Result<Vec<StepListRow>, StoreError> {
+    let mut query = page
+        .of(step::Entity::find())
+        .join(JoinType::InnerJoin, join(step::Column::NoderoleId, noderole::Column::Id))
+        .join(JoinType::InnerJoin, join(step::Column::NodeId, node::Column::Id))
+        .filter(step::Column::State.ne("gone"));
+    if let Some(deployment) = filter.deployment {
+        query = query.filter(noderole::Column::DeploymentId.eq(deployment.0));
+    }
+    if let Some(node) = filter.node {
+        query = query.filter(step::Column::NodeId.eq(node.0));
+    }
+    if let Some(role) = filter.role {
+        query = query.filter(noderole::Column::Role.eq(role));
+    }
+    if let Some(state) = filter.state {
+        query = query.filter(step::Column::State.eq(state));
+    }
+    if filter.stale {
+        // The index needs this expression, without a parameter.
+        query = query.filter(Expr::cust("step.stale")).filter(step::Column::State.eq("active"));
+    }
+    if let Some(generation) = filter.generation {
+        query = query.filter(step::Column::Generation.eq(generation));
+    }
+    Ok(query.into_partial_model().all(store.orm()).await?)
 }

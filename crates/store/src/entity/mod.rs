@@ -25,7 +25,7 @@ pub(crate) use columns::Columns;
 pub use deployments::{blueprint_deployment, concurrency_group, deployment, disruption_budget};
 pub use events::{event, event_horizon};
 pub(crate) use noderoles::{NoderoleIntent, step_columns};
-pub use noderoles::{NoderoleModel, StepModel, edge, noderole, step};
+pub use noderoles::{NoderoleModel, StepModel, edge, noderole, role_check, step};
 pub use nodes::{health_check, node, node_fact, node_report};
 pub use people::{
     access_change, account, acting, idempotency, passkey, passkey_confirmation, person,
@@ -37,7 +37,7 @@ pub use reviews::{
     signature_demand, verdict, verdict_signature, viewed_change,
 };
 pub use runs::{run, run_log};
-pub use workers::{background_task, database_role, guard_version, worker};
+pub use workers::{background_task, database_role, guard_version, server_address, worker};
 
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{EntityTrait, RelationDef, Value};
@@ -139,9 +139,9 @@ mod tests {
             disruption_budget edge edit event event_horizon guard_version head health_check
             idempotency import_report jig left_out node node_fact node_report noderole object
             passkey passkey_confirmation person policy projected proposal replan review
-            review_author review_base review_document review_view run run_log scoped_grant seal
-            session signature_demand step token totp verdict verdict_signature viewed_change visit
-            worker
+            review_author review_base review_document review_view role_check run run_log scoped_grant seal
+            server_address session signature_demand step token totp verdict verdict_signature
+            viewed_change visit worker
         ];
         let db = TestDatabase::new().await;
         let schema: Vec<Column> = sqlx::query_as(

@@ -67,6 +67,7 @@ pub mod step {
         pub retries: i32,
         pub backoff_s: i32,
         pub timeout_s: i32,
+        pub check_s: Option<i32>,
         pub join_kind: String,
         pub join_n: Option<i32>,
         pub join_after: String,
@@ -92,6 +93,32 @@ pub mod step {
         pub input_version: i32,
         pub input_checked: i32,
         pub stale: bool,
+    }
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+pub mod role_check {
+    use super::super::prelude::*;
+
+    #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+    #[sea_orm(table_name = "role_check")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub step_id: Uuid,
+        pub node_id: Uuid,
+        pub due_at: TimeDateTimeWithTimeZone,
+        pub worker_id: Option<Uuid>,
+        pub leased_at: Option<TimeDateTimeWithTimeZone>,
+        pub generation: i64,
+        pub state: String,
+        pub failures: i32,
+        pub reran: bool,
+        pub detail: String,
+        pub took_ms: i32,
+        pub checked_at: Option<TimeDateTimeWithTimeZone>,
+        pub changed_at: Option<TimeDateTimeWithTimeZone>,
+        pub passes_until: TimeDateTimeWithTimeZone,
     }
 
     impl ActiveModelBehavior for ActiveModel {}
@@ -230,6 +257,7 @@ pub(crate) fn step_columns<'r>(steps: &'r [&'r StepIntent]) -> Columns<'r, &'r S
         .intent(C::Retries, |s| at_most_max(s.run.retries))
         .intent(C::BackoffS, |s| at_most_max(s.run.backoff))
         .intent(C::TimeoutS, |s| at_most_max(s.run.timeout.max(1)))
+        .intent(C::CheckS, |s| s.check_interval().map(at_most_max))
         .intent(C::JoinKind, |s| join_kind(s.join().need).0)
         .intent(C::JoinN, |s| join_kind(s.join().need).1)
         .intent(C::JoinAfter, |s| join_after(s.join().after))

@@ -41,6 +41,9 @@ pub mod run {
         pub result_bytes: i32,
         pub error: Option<String>,
         pub log_bytes: i64,
+        pub out_bytes: i64,
+        pub err_bytes: i64,
+        pub adoptions: i32,
     }
 
     impl ActiveModelBehavior for ActiveModel {}

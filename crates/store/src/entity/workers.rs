@@ -21,6 +21,9 @@ pub mod worker {
         pub last_heartbeat_at: TimeDateTimeWithTimeZone,
         #[sea_orm(column_type = "JsonBinary")]
         pub secrets: Json,
+        pub drain_by: Option<Uuid>,
+        pub drain_since: Option<TimeDateTimeWithTimeZone>,
+        pub drain_reason: Option<String>,
     }
 
     impl ActiveModelBehavior for ActiveModel {}
@@ -48,6 +51,20 @@ pub mod background_task {
         pub failures: i32,
         pub due_at: Option<TimeDateTimeWithTimeZone>,
         pub lease_until: TimeDateTimeWithTimeZone,
+    }
+
+    impl ActiveModelBehavior for ActiveModel {}
+}
+
+pub mod server_address {
+    use super::super::prelude::*;
+
+    #[derive(Clone, Debug, PartialEq, DeriveEntityModel)]
+    #[sea_orm(table_name = "server_address")]
+    pub struct Model {
+        #[sea_orm(primary_key, auto_increment = false)]
+        pub address: String,
+        pub seen_at: TimeDateTimeWithTimeZone,
     }
 
     impl ActiveModelBehavior for ActiveModel {}

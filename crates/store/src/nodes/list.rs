@@ -149,12 +149,14 @@ pub async fn node_step_counts(
 ) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
     let rows: Vec<NodeStepsRow> = sqlx::query_as(
-        "SELECT node_id, count(*) FILTER (WHERE state = 'blocked') AS blocked, count(*) FILTER (WHERE state = 'todo') AS todo, \
-         count(*) FILTER (WHERE state = 'transition') AS transition, count(*) FILTER (WHERE state = 'active' AND action = 'run') AS active, \
-         count(*) FILTER (WHERE state = 'error') AS error, \
-         count(*) FILTER (WHERE state = 'active' AND stale) AS stale, \
-         count(*) FILTER (WHERE state = 'active' AND pending = 0 AND input_version <> input_checked) AS comparing \
-         FROM step WHERE node_id = ANY($1) GROUP BY node_id",
+        "SELECT s.node_id, count(*) FILTER (WHERE s.state = 'blocked') AS blocked, count(*) FILTER (WHERE s.state = 'todo') AS todo, \
+         count(*) FILTER (WHERE s.state = 'transition') AS transition, count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run') AS active, \
+         count(*) FILTER (WHERE s.state = 'error') AS error, \
+         count(*) FILTER (WHERE s.state = 'active' AND s.stale) AS stale, \
+         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) AS comparing, \
+         count(c.step_id) FILTER (WHERE s.state = 'active') AS unchecked \
+         FROM step s LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now() \
+         WHERE s.node_id = ANY($1) GROUP BY s.node_id",
     )
     .bind(ids)
     .fetch_all(connection)

@@ -18,8 +18,8 @@ pub use list::{
 };
 pub use node::{
     FactRow, LookFilter, LookRow, MAX_NODE_NODEROLES, NodeDetailRow, NodeNoderoleFilter,
-    NodeNoderoleRow, ReportRow, facts, health_checks, node_detail, node_detail_by_name,
-    noderoles_of_node, reports,
+    NodeNoderoleRow, ReportRow, any_node_detail, facts, health_checks, node_detail,
+    node_detail_by_name, noderoles_of_node, reports,
 };
 pub use records::{
     BareNode, NewNode, NodeRecord, insert_node, lock_node_inserts, lock_node_record,

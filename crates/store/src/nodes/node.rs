@@ -72,28 +72,39 @@ pub async fn node_detail(
     on: &mut PgConnection,
     node: NodeId,
 ) -> Result<Option<NodeDetailRow>, StoreError> {
-    found(on, node::Column::Id.eq(node.0)).await
+    found(on, node::Column::Id.eq(node.0), false).await
 }
 
 pub async fn node_detail_by_name(
     on: &mut PgConnection,
     fqdn: &str,
 ) -> Result<Option<NodeDetailRow>, StoreError> {
-    found(on, node::Column::Fqdn.eq(fqdn)).await
+    found(on, node::Column::Fqdn.eq(fqdn), false).await
 }
 
-async fn found(on: &mut PgConnection, key: Expr) -> Result<Option<NodeDetailRow>, StoreError> {
+/// Like [`node_detail`], also for a phantom.
+pub async fn any_node_detail(
+    on: &mut PgConnection,
+    node: NodeId,
+) -> Result<Option<NodeDetailRow>, StoreError> {
+    found(on, node::Column::Id.eq(node.0), true).await
+}
+
+async fn found(
+    on: &mut PgConnection,
+    key: Expr,
+    with_phantoms: bool,
+) -> Result<Option<NodeDetailRow>, StoreError> {
     let creator = join(node::Column::CreatedBy, person::Column::Id);
-    let row = node::Entity::find()
+    let mut query = node::Entity::find()
         .join(JoinType::LeftJoin, join(node::Column::UnavailableBy, person::Column::Id))
         .join_as(JoinType::LeftJoin, creator, CREATOR)
-        .filter(node::Column::Phantom.eq(false))
         .filter(node::Column::RemovedIn.is_null())
-        .filter(key)
-        .into_partial_model()
-        .one(&orm(on))
-        .await?;
-    Ok(row)
+        .filter(key);
+    if !with_phantoms {
+        query = query.filter(node::Column::Phantom.eq(false));
+    }
+    Ok(query.into_partial_model().one(&orm(on)).await?)
 }
 
 /// The result of a health check.

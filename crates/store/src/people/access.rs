@@ -43,6 +43,9 @@ pub struct AccessChangeRow {
 
 const CONFIRMER: &str = "confirmer";
 
+/// The person and their name, the giver and their name, kind, time, and whether it is confirmed.
+type GivenAccess = (Uuid, String, Uuid, String, String, i64, bool);
+
 /// The access of these people and of everyone who gave it, for the gate. The caller adds the policy
 /// and the review.
 pub async fn load_access(
@@ -50,25 +53,24 @@ pub async fn load_access(
     people: &[PersonId],
 ) -> Result<Access, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
-    let rows: Vec<(Uuid, Uuid, String, String, i64, bool)> =
-        sqlx::query_as(include_str!("statements/access.sql"))
-            .bind(people)
-            .fetch_all(&mut *connection)
-            .await?;
-    let change =
-        |(person, by, by_name, kind, at, confirmed): (Uuid, Uuid, String, String, i64, bool)| {
-            let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
-            let kind = kind
-                .ok_or_else(|| StoreError::corrupt("access_change.kind", "the kind is unknown"))?;
-            Ok(AccessChange {
-                person: PersonId(person),
-                by: PersonId(by),
-                by_name,
-                kind,
-                at,
-                confirmed,
-            })
-        };
+    let rows: Vec<GivenAccess> = sqlx::query_as(include_str!("statements/access.sql"))
+        .bind(people)
+        .fetch_all(&mut *connection)
+        .await?;
+    let change = |(person, person_name, by, by_name, kind, at, confirmed): GivenAccess| {
+        let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
+        let kind =
+            kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "the kind is unknown"))?;
+        Ok(AccessChange {
+            person: PersonId(person),
+            person_name,
+            by: PersonId(by),
+            by_name,
+            kind,
+            at,
+            confirmed,
+        })
+    };
     let changes = rows.into_iter().map(change).collect::<Result<Vec<_>, StoreError>>()?;
     let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
     let now: i64 = sqlx::query_scalar(now).fetch_one(connection).await?;

@@ -13,9 +13,9 @@ pub struct FirstStepsRow {
     pub edited: bool,
     /// Their latest review.
     pub review: Option<i64>,
-    /// Another person gave a verdict on one of their reviews.
+    /// Another person gave a verdict on one of their reviews, or they gave one on another's.
     pub judged: bool,
-    /// A review of theirs was committed.
+    /// A review of theirs was committed, or they committed another's.
     pub committed: bool,
     /// A run of that commit has ended.
     pub ran: bool,

@@ -50,6 +50,8 @@ pub struct PasskeyRow {
     /// The name of the person who confirmed it. `None`: not confirmed, or confirmed by the owner of
     /// the database.
     pub confirmed_by: Option<String>,
+    /// When the passkey that confirmed it was revoked.
+    pub confirmer_revoked_at: Option<OffsetDateTime>,
 }
 
 #[derive(FromRow)]
@@ -71,6 +73,7 @@ struct RawPasskey {
     authenticator_data: Option<Vec<u8>>,
     signature: Option<Vec<u8>>,
     confirmed_by: Option<String>,
+    confirmer_revoked_at: Option<OffsetDateTime>,
 }
 
 /// The columns of [`RawPasskey`], for `passkey k` with its confirmation `c`. It omits names, which
@@ -112,6 +115,7 @@ fn to_passkey(raw: RawPasskey) -> Result<PasskeyRow, StoreError> {
         last_used_at: raw.last_used_at,
         revoked_at: raw.revoked_at,
         confirmed_by: raw.confirmed_by,
+        confirmer_revoked_at: raw.confirmer_revoked_at,
     })
 }
 
@@ -144,7 +148,7 @@ pub async fn list_passkeys(
     person: PersonId,
 ) -> Result<Vec<PasskeyRow>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS}, w.name AS confirmed_by \
+        "SELECT {COLUMNS}, w.name AS confirmed_by, b.revoked_at AS confirmer_revoked_at \
          FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
          LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id \
          WHERE k.person_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT 100"
@@ -160,7 +164,7 @@ pub async fn one(
     id: PasskeyId,
 ) -> Result<Option<PasskeyRow>, StoreError> {
     let sql = format!(
-        "SELECT {COLUMNS}, w.name AS confirmed_by \
+        "SELECT {COLUMNS}, w.name AS confirmed_by, b.revoked_at AS confirmer_revoked_at \
          FROM passkey k LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id \
          LEFT JOIN passkey b ON b.id = c.by_passkey LEFT JOIN person w ON w.id = b.person_id WHERE k.id = $1"
     );
@@ -183,7 +187,7 @@ pub async fn load_with_confirmers(
            SELECT unnest($1::uuid[]) AS id \
            UNION \
            SELECT c.by_passkey FROM chain h JOIN passkey_confirmation c ON c.passkey_id = h.id WHERE c.by_passkey IS NOT NULL) \
-         SELECT {COLUMNS}, NULL::text AS confirmed_by \
+         SELECT {COLUMNS}, NULL::text AS confirmed_by, NULL::timestamptz AS confirmer_revoked_at \
          FROM chain h JOIN passkey k ON k.id = h.id LEFT JOIN passkey_confirmation c ON c.passkey_id = k.id"
     );
     let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

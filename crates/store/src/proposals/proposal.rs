@@ -1,8 +1,9 @@
 //! Proposals and their edits.
 //!
 //! Every change of the edits raises the proposal's version, and each request names the version that
-//! it is based on. Undone edits stay and keep their numbers. Redo restores the first undone edit
-//! after the last valid one, unless another edit followed the undo.
+//! it is based on. The edits of one request are one gesture: undo and redo take them together.
+//! Undone edits stay and keep their numbers. Redo restores the first undone gesture after the last
+//! valid one, unless another edit followed the undo.
 
 use std::collections::BTreeMap;
 
@@ -54,6 +55,8 @@ pub struct EditRow {
     pub actor: PersonId,
     pub actor_name: String,
     pub at: OffsetDateTime,
+    /// The number of the first edit of the same request. Undo and redo take them together.
+    pub gesture: u32,
     pub undone: bool,
     /// Whether another edit followed the undo, so that redo skips this one.
     pub dropped: bool,
@@ -196,9 +199,9 @@ pub async fn edits(
     connection: &mut PgConnection,
     id: ProposalId,
 ) -> Result<Vec<EditRow>, StoreError> {
-    type Row = (i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>, Vec<String>);
+    type Row = (i32, i32, Uuid, String, OffsetDateTime, Value, bool, bool, Vec<Uuid>, Vec<String>);
     let rows: Vec<Row> = sqlx::query_as(
-        "SELECT e.seq, e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by, \
+        "SELECT e.seq, coalesce(e.gesture, e.seq), e.actor, p.name, e.at, e.body, e.undone, e.dropped, e.touched_by, \
          ARRAY(SELECT t.name FROM unnest(e.touched_by) WITH ORDINALITY AS touch (id, n) JOIN person t ON t.id = touch.id ORDER BY touch.n) \
          FROM edit e JOIN person p ON p.id = e.actor \
          WHERE e.proposal_id = $1 ORDER BY e.seq LIMIT $2",
@@ -207,19 +210,20 @@ pub async fn edits(
     .bind(i64::try_from(MAX_EDITS).unwrap_or(i64::MAX))
     .fetch_all(connection)
     .await?;
-    let row =
-        |(seq, actor, actor_name, at, body, undone, dropped, touched_by, toggled_by_names): Row| {
-            Ok(EditRow {
-                edit: numbered(id, seq, body)?,
-                actor: PersonId(actor),
-                actor_name,
-                at,
-                undone,
-                dropped,
-                touched_by: touched_by.into_iter().map(PersonId).collect(),
-                toggled_by_names,
-            })
-        };
+    let row = |row: Row| {
+        let (seq, gesture, actor, actor_name, at, body, undone, dropped, touched_by, names) = row;
+        Ok(EditRow {
+            edit: numbered(id, seq, body)?,
+            gesture: gesture.unsigned_abs(),
+            actor: PersonId(actor),
+            actor_name,
+            at,
+            undone,
+            dropped,
+            touched_by: touched_by.into_iter().map(PersonId).collect(),
+            toggled_by_names: names,
+        })
+    };
     rows.into_iter().map(row).collect()
 }
 
@@ -267,9 +271,10 @@ pub async fn append_edits(
         .exec(&orm(connection))
         .await?;
     sqlx::query(
-        "INSERT INTO edit (proposal_id, seq, actor, body) \
-         SELECT $1, (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1) + n, $2, body \
-         FROM unnest($3::jsonb[]) WITH ORDINALITY AS new (body, n)",
+        "INSERT INTO edit (proposal_id, seq, actor, body, gesture) \
+         SELECT $1, last.seq + n, $2, body, CASE WHEN n > 1 THEN last.seq + 1 END \
+         FROM unnest($3::jsonb[]) WITH ORDINALITY AS new (body, n), \
+           (SELECT coalesce(max(seq), 0) AS seq FROM edit WHERE proposal_id = $1) AS last",
     )
     .bind(id.0)
     .bind(by.0)
@@ -300,8 +305,8 @@ pub enum Stepped {
     To {
         /// The new version of the proposal.
         version: i32,
-        /// The undone or redone edit.
-        edit: NumberedEdit,
+        /// The undone or redone edits of one gesture, in order.
+        edits: Vec<NumberedEdit>,
     },
     /// There is no edit to undo or redo.
     Nothing,
@@ -312,13 +317,18 @@ pub enum Stepped {
 fn to_undo_result(
     proposal: ProposalId,
     version: i32,
-    edit: Option<(i32, Value)>,
+    mut rows: Vec<(i32, Value)>,
 ) -> Result<Stepped, StoreError> {
-    let Some((seq, body)) = edit else { return Ok(Stepped::Nothing) };
-    Ok(Stepped::To { version, edit: numbered(proposal, seq, body)? })
+    if rows.is_empty() {
+        return Ok(Stepped::Nothing);
+    }
+    rows.sort_by_key(|(seq, _)| *seq);
+    let edits = rows.into_iter().map(|(seq, body)| numbered(proposal, seq, body));
+    Ok(Stepped::To { version, edits: edits.collect::<Result<_, _>>()? })
 }
 
-/// Undoes the last edit. The person is recorded with the edit, because an undo shapes the change.
+/// Undoes the edits of the last gesture. The person is recorded with them, because an undo shapes
+/// the change.
 pub async fn undo_edit(
     connection: &mut PgConnection,
     id: ProposalId,
@@ -328,18 +338,22 @@ pub async fn undo_edit(
     let Some(version) = increment_version(connection, id, version).await? else {
         return Ok(Stepped::VersionConflict);
     };
-    let edit = sqlx::query_as(
-        "UPDATE edit SET undone = true, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 \
-         AND seq = (SELECT max(seq) FROM edit WHERE proposal_id = $1 AND NOT undone) RETURNING seq, body",
+    let edits = sqlx::query_as(
+        "WITH last AS (SELECT coalesce(gesture, seq) AS gesture FROM edit \
+           WHERE proposal_id = $1 AND NOT undone ORDER BY seq DESC LIMIT 1) \
+         UPDATE edit e SET undone = true, touched_by = touched_by || $2::uuid FROM last \
+         WHERE e.proposal_id = $1 AND NOT e.undone AND coalesce(e.gesture, e.seq) = last.gesture \
+         RETURNING e.seq, e.body",
     )
     .bind(id.0)
     .bind(by.0)
-    .fetch_optional(connection)
+    .fetch_all(connection)
     .await?;
-    to_undo_result(id, version, edit)
+    to_undo_result(id, version, edits)
 }
 
-/// Redoes the first undone edit after the last valid one. The person is recorded, as for undo.
+/// Redoes the edits of the first undone gesture after the last valid edit. The person is recorded,
+/// as for undo.
 pub async fn redo_edit(
     connection: &mut PgConnection,
     id: ProposalId,
@@ -349,16 +363,21 @@ pub async fn redo_edit(
     let Some(version) = increment_version(connection, id, version).await? else {
         return Ok(Stepped::VersionConflict);
     };
-    let edit = sqlx::query_as(
-        "UPDATE edit SET undone = false, touched_by = touched_by || $2::uuid WHERE proposal_id = $1 AND seq = (SELECT min(seq) FROM edit \
-         WHERE proposal_id = $1 AND NOT dropped AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone)) \
-         RETURNING seq, body",
+    let edits = sqlx::query_as(
+        "WITH next AS (SELECT coalesce(gesture, seq) AS gesture FROM edit \
+           WHERE proposal_id = $1 AND NOT dropped \
+             AND seq > (SELECT coalesce(max(seq), 0) FROM edit WHERE proposal_id = $1 AND NOT undone) \
+           ORDER BY seq LIMIT 1) \
+         UPDATE edit e SET undone = false, touched_by = touched_by || $2::uuid FROM next \
+         WHERE e.proposal_id = $1 AND e.undone AND NOT e.dropped \
+           AND coalesce(e.gesture, e.seq) = next.gesture \
+         RETURNING e.seq, e.body",
     )
     .bind(id.0)
     .bind(by.0)
-    .fetch_optional(connection)
+    .fetch_all(connection)
     .await?;
-    to_undo_result(id, version, edit)
+    to_undo_result(id, version, edits)
 }
 
 /// Closes a proposal without effect. `false`: it is not open at this version.

@@ -22,14 +22,18 @@ pub struct StateCounts {
     pub stale: i64,
     /// ACTIVE steps whose input may have changed and is not compared yet.
     pub comparing: i64,
+    /// ACTIVE steps whose check does not pass: it failed, has not run yet, or no worker runs it.
+    pub unchecked: i64,
 }
 
 /// The columns of [`StateCounts`] in their order.
-pub(crate) type CountsRow = (i64, i64, i64, i64, i64, i64, i64);
+pub(crate) type CountsRow = (i64, i64, i64, i64, i64, i64, i64, i64);
 
 impl From<CountsRow> for StateCounts {
-    fn from((blocked, todo, transition, active, error, stale, comparing): CountsRow) -> Self {
-        Self { blocked, todo, transition, active, error, stale, comparing }
+    fn from(
+        (blocked, todo, transition, active, error, stale, comparing, unchecked): CountsRow,
+    ) -> Self {
+        Self { blocked, todo, transition, active, error, stale, comparing, unchecked }
     }
 }
 
@@ -55,7 +59,7 @@ pub struct Tally {
     pub oldest_age: f64,
     /// Workers with a valid lease.
     pub workers: i64,
-    /// The number of concurrent runs of these workers.
+    /// The number of concurrent runs of those of them that are not draining.
     pub capacity: i64,
     /// Open reviews, counted up to 1,000.
     pub open_reviews: i64,
@@ -80,9 +84,11 @@ pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, S
         .into_tuple()
         .all(&orm(&mut *connection))
         .await?;
-    let (stale, comparing): (i64, i64) = sqlx::query_as(
+    let (stale, comparing, unchecked): (i64, i64, i64) = sqlx::query_as(
         "SELECT (SELECT count(*) FROM step WHERE stale), \
-         (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0)",
+         (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0), \
+         (SELECT count(*) FROM role_check c JOIN step s ON s.id = c.step_id \
+          WHERE c.passes_until <= now() AND s.state = 'active')",
     )
     .fetch_one(&mut *connection)
     .await?;
@@ -96,7 +102,15 @@ pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, S
         error: of("error"),
         stale,
         comparing,
+        unchecked,
     })
+}
+
+#[derive(sqlx::FromRow)]
+struct BlueprintCountsRow {
+    #[sqlx(flatten)]
+    steps: StateCounts,
+    applied: i64,
 }
 
 /// The steps by state whose last change or re-run is this blueprint, and the number of them that
@@ -106,21 +120,22 @@ pub async fn blueprint_step_counts(
     connection: &mut PgConnection,
     blueprint: BlueprintNumber,
 ) -> Result<(StateCounts, i64), StoreError> {
-    let (blocked, todo, transition, active, error, stale, comparing, applied): (i64, i64, i64, i64, i64, i64, i64, i64) = sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE state = 'blocked'), count(*) FILTER (WHERE state = 'todo'), \
-         count(*) FILTER (WHERE state = 'transition'), count(*) FILTER (WHERE state = 'active'), \
-         count(*) FILTER (WHERE state = 'error'), \
-         (SELECT count(*) FROM step WHERE stale), \
+    let row: BlueprintCountsRow = sqlx::query_as(
+        "SELECT count(*) FILTER (WHERE state = 'blocked') AS blocked, count(*) FILTER (WHERE state = 'todo') AS todo, \
+         count(*) FILTER (WHERE state = 'transition') AS transition, count(*) FILTER (WHERE state = 'active') AS active, \
+         count(*) FILTER (WHERE state = 'error') AS error, \
+         (SELECT count(*) FROM step WHERE stale) AS stale, \
          (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0) \
-           + (SELECT count(*) FROM step WHERE state IN ('blocked', 'todo', 'transition') AND cause LIKE 'data%'), \
-         count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR immediate OR skipped IS NOT NULL)) \
+           + (SELECT count(*) FROM step WHERE state IN ('blocked', 'todo', 'transition') AND cause LIKE 'data%') AS comparing, \
+         (SELECT count(*) FROM role_check c JOIN step s ON s.id = c.step_id \
+          WHERE c.passes_until <= now() AND s.state = 'active' AND s.generation = $1) AS unchecked, \
+         count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR immediate OR skipped IS NOT NULL)) AS applied \
          FROM step WHERE generation = $1",
     )
     .bind(blueprint.0)
     .fetch_one(connection)
     .await?;
-    let counts = (blocked, todo, transition, active, error, stale, comparing).into();
-    Ok((counts, applied))
+    Ok((row.steps, row.applied))
 }
 
 /// Steps of a deployment's noderoles by state.
@@ -133,8 +148,10 @@ pub async fn deployment_step_counts(
          count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
          count(*) FILTER (WHERE s.state = 'error'), \
          count(*) FILTER (WHERE s.state = 'active' AND s.stale), \
-         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) \
-         FROM noderole r JOIN step s ON s.noderole_id = r.id WHERE r.deployment_id = $1",
+         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked), \
+         count(c.step_id) FILTER (WHERE s.state = 'active') \
+         FROM noderole r JOIN step s ON s.noderole_id = r.id \
+         LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now() WHERE r.deployment_id = $1",
     )
     .bind(deployment.0)
     .fetch_one(connection)
@@ -142,27 +159,29 @@ pub async fn deployment_step_counts(
     Ok(counts.into())
 }
 
-/// Steps of a deployment's noderoles by state, without removed noderoles and without these.
-pub async fn step_counts_except(
+/// Steps of one role on a board.
+#[derive(Debug, Clone, PartialEq, Eq, sqlx::FromRow)]
+pub struct RoleCountsRow {
+    /// The deployment in which the noderoles are bound.
+    pub deployment: Uuid,
+    pub role: String,
+    #[sqlx(flatten)]
+    pub steps: StateCounts,
+}
+
+/// The steps on a deployment's board by role and state: those of noderoles bound in it, and those
+/// of ancestors on its nodes. Without removed noderoles and without these.
+pub async fn role_step_counts_except(
     connection: &mut PgConnection,
     deployment: DeploymentId,
     noderoles: &[NoderoleId],
-) -> Result<StateCounts, StoreError> {
+) -> Result<Vec<RoleCountsRow>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
-    let counts: CountsRow = sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
-         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active'), \
-         count(*) FILTER (WHERE s.state = 'error'), \
-         count(*) FILTER (WHERE s.state = 'active' AND s.stale), \
-         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) \
-         FROM noderole r JOIN step s ON s.noderole_id = r.id \
-         WHERE r.deployment_id = $1 AND s.action = 'run' AND r.id <> ALL($2)",
-    )
-    .bind(deployment.0)
-    .bind(ids)
-    .fetch_one(connection)
-    .await?;
-    Ok(counts.into())
+    Ok(sqlx::query_as(include_str!("statements/role_step_counts.sql"))
+        .bind(deployment.0)
+        .bind(ids)
+        .fetch_all(connection)
+        .await?)
 }
 
 /// Runs queued within one hour.

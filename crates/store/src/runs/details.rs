@@ -118,9 +118,9 @@ pub struct RunRows {
     /// The name of the run's concurrency group.
     pub concurrency_group: String,
     /// The deployment of the run's concurrency group.
-    pub lane_deployment: Uuid,
+    pub group_deployment: Uuid,
     /// Whether run and step have the same concurrency group.
-    pub same_lane: bool,
+    pub same_group: bool,
     /// `noderole.data`.
     pub data: Value,
     pub node_deployment: Uuid,
@@ -260,8 +260,6 @@ pub struct Approval {
     pub new_policy: Option<Vec<u8>>,
     /// The number of non-authors whose last verdict before the commit approved.
     pub approving: i64,
-    /// The number of non-authors whose last verdict before the commit did not approve.
-    pub objecting: i64,
 }
 
 /// A blueprint whose approvals must be signed.
@@ -318,10 +316,15 @@ pub async fn signed_blueprints(
 /// verdicts are impossible after the commit.
 const LAST_VERDICTS: &str = include_str!("statements/last_verdicts.sql");
 
-/// The chains from blueprints to their verdicts. Verdicts are impossible after the commit, so all
-/// of them count, except approvals by people whose access came from an author. Later events cannot
-/// void an approval: a confirmation can only add one, and disabling an account voids verdicts on
-/// open reviews only. Unknown blueprints are missing in the result.
+/// The chains from blueprints to their approvals. Verdicts are impossible after the commit, so all
+/// approvals count, except those that new access bars. Later events cannot void an approval: a
+/// confirmation can only add one, and disabling an account voids verdicts on open reviews only.
+/// Unknown blueprints are missing in the result.
+///
+/// Objections are not counted. The commit ignores those of people who could no longer review, and
+/// workers cannot read permissions. The trigger of the commit refuses all others, and no role but the
+/// owner can bypass it. Counting them would add no protection: they are not signed, so a client that
+/// acts for an objector can replace the objection by an unsigned approval.
 pub async fn approvals(
     pool: &PgPool,
     blueprints: &BTreeSet<BlueprintNumber>,
@@ -330,8 +333,7 @@ pub async fn approvals(
         "WITH {LAST_VERDICTS}
          SELECT t.number, t.kind, t.review_id AS review, s.approvals_needed AS needed, s.risk, y.hash AS policy,
            s.new_policy_hash AS new_policy,
-           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve' AND NOT last.barred) AS approving,
-           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind <> 'approve') AS objecting
+           (SELECT count(*) FROM last WHERE last.number = t.number AND last.kind = 'approve' AND NOT last.barred) AS approving
          FROM blueprint t LEFT JOIN review s ON s.id = t.review_id LEFT JOIN policy y ON y.number = s.policy_number
          WHERE t.number = ANY($1)"
     );

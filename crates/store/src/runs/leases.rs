@@ -1,10 +1,12 @@
-//! Leases of queued runs, and their renewal.
+//! Leases of queued runs, their renewal, and the adoption of runs whose worker was lost.
 
 use std::time::Duration;
 
 use engine::ids::RunId;
+use serde_json::Value;
 use sqlx::PgPool;
 
+use super::log::LogPosition;
 use super::transition::end_unstarted;
 use crate::StoreError;
 use crate::locks::lock_apply_shared;
@@ -65,6 +67,43 @@ pub async fn lease_runs(
         }
     }
     Ok(leased)
+}
+
+/// A run that this worker continues after its worker was lost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adopted {
+    /// The input with which it was started, as stored.
+    pub input: Value,
+    /// The end of its log.
+    pub log: LogPosition,
+}
+
+/// Leases a running run whose lease has expired to this worker. The run keeps its token, its start
+/// and its log. `None`: it may not be adopted, for example because another worker was faster.
+///
+/// # Errors
+///
+/// The database fails. Nothing has changed.
+pub async fn adopt_run(
+    pool: &PgPool,
+    run: RunId,
+    worker: WorkerId,
+    lease: Duration,
+) -> Result<Option<Adopted>, StoreError> {
+    let mut transaction = pool.begin().await?;
+    lock_apply_shared(&mut transaction).await?;
+    let row: Option<(Value, i64, i64, i64)> = sqlx::query_as(include_str!("statements/adopt.sql"))
+        .bind(run.0)
+        .bind(worker.0)
+        .bind(lease.as_secs_f64())
+        .fetch_optional(&mut *transaction)
+        .await?;
+    transaction.commit().await?;
+    let bytes = i64::unsigned_abs;
+    Ok(row.map(|(input, log, out, err)| Adopted {
+        input,
+        log: LogPosition { log: bytes(log), out: bytes(out), err: bytes(err) },
+    }))
 }
 
 /// A run whose lease was renewed.

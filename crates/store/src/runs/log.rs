@@ -8,9 +8,18 @@ use time::OffsetDateTime;
 
 use crate::StoreError;
 use crate::events::CHANNEL_LOG;
+use crate::workers::WorkerId;
+
+/// The end of a run's log, and the bytes of the run's streams that it contains.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogPosition {
+    pub log: u64,
+    pub out: u64,
+    pub err: u64,
+}
 
 /// Appends a chunk received `ago` at its offset, and notifies viewers. A chunk that is sent twice
-/// is stored once.
+/// is stored once. A chunk of a worker whose run another worker adopted is dropped.
 ///
 /// # Errors
 ///
@@ -18,10 +27,12 @@ use crate::events::CHANNEL_LOG;
 pub async fn append_log(
     pool: &PgPool,
     run: RunId,
-    offset: u64,
+    worker: Option<WorkerId>,
+    at: LogPosition,
     age: Duration,
     body: &[u8],
 ) -> Result<(), StoreError> {
+    let LogPosition { log: offset, out, err } = at;
     let end = offset.cast_signed() + body.len().cast_signed() as i64;
     sqlx::query(include_str!("statements/append_log.sql"))
         .bind(run.0)
@@ -30,6 +41,9 @@ pub async fn append_log(
         .bind(body)
         .bind(end)
         .bind(CHANNEL_LOG)
+        .bind(worker.map(|worker| worker.0))
+        .bind(out.cast_signed())
+        .bind(err.cast_signed())
         .execute(pool)
         .await?;
     Ok(())

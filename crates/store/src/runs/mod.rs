@@ -17,6 +17,7 @@
 //! * Events and notifications are sent with the commit of the transaction, never earlier.
 
 mod admission;
+mod checks;
 mod claim;
 mod counts;
 mod details;
@@ -28,15 +29,20 @@ mod log;
 mod models;
 mod pending;
 mod results;
+mod rollout;
 mod transition;
 mod world;
 
 pub use crate::entity::StepModel;
 pub use admission::admission_reasons;
+pub use checks::{
+    CheckEffect, CheckResult, DueCheck, MAX_CHECK_DETAIL, RoleCheckRow, lease_checks, record_check,
+    return_check, role_check,
+};
 pub use claim::{Claimed, claim_runs};
 pub use counts::{
-    HourRow, StateCounts, Tally, blueprint_step_counts, deployment_step_counts, hours, step_counts,
-    step_counts_except, tally,
+    HourRow, RoleCountsRow, StateCounts, Tally, blueprint_step_counts, deployment_step_counts,
+    hours, role_step_counts_except, step_counts, tally,
 };
 pub use details::{
     Approval, Before, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedBlueprint,
@@ -47,19 +53,23 @@ pub use facts::{Witness, ensure_facts};
 pub use inputs::{
     ChangedInput, ComparedInput, InputFinding, changed_inputs, pass_on_changed_inputs, settle_input,
 };
-pub use leases::{Leased, Renewed, lease_runs, renew_runs};
+pub use leases::{Adopted, Leased, Renewed, adopt_run, lease_runs, renew_runs};
 #[cfg(test)]
 pub(crate) use list::run_query;
 pub use list::{
     RunFilter, RunRow, noderole_deployment, run, run_deployment, run_documents, runs, runs_of_node,
     runs_of_step,
 };
-pub use log::{LogPiece, append_log, read_log_range};
+pub use log::{LogPiece, LogPosition, append_log, read_log_range};
 pub use models::RunModel;
 pub(crate) use models::joined_steps;
 pub use pending::{
     AboveRow, InTheWay, LOOKED, PendingFilter, PendingRow, PendingScope, PlaceRow, WaitingRows,
     above, in_the_way, steps_with_names, waiting,
+};
+pub use rollout::{
+    FailedRow, RunCounts, TimelineRow, WaveRow, failed_in, failed_steps, run_counts, timeline,
+    unfinished, waves,
 };
 pub use transition::{
     ChangeError, Finished, Overdue, OverdueRun, Queued, RunEnd, cancel_run, cancel_superseded,

@@ -6,9 +6,11 @@
 //! too many steps for one transaction continues in further ones ([`Outcome::more`]).
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+use engine::alive::same_boot;
 use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, Why};
+use engine::catalog::OnReturn;
 use engine::ids::{BlueprintNumber, NodeId, PersonId, RunId, StepId};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
@@ -909,8 +911,15 @@ pub(crate) async fn change_node_alive(
             .await?;
         }
     }
+    let same_boot = joined.is_some_and(|joined| same_boot(&found.boot_id, joined.boot_id));
     // The transition locks the steps in the common order before the node's trigger updates them.
-    let change = if alive { Change::NodeUp { node } } else { Change::NodeDown { node } };
+    let change = match alive {
+        true => {
+            let resumed = resumed_steps(&mut transaction, node, same_boot).await?;
+            Change::NodeUp { node, resumed }
+        }
+        false => Change::NodeDown { node },
+    };
     let outcome = decide(&mut transaction, &change, &[]).await?;
     // Steps leave TRANSITION together with their runs, so the runs end first.
     end_unattended_runs(&mut transaction, RunSelection::OfOutdatedSteps(&outcome.outdated)).await?;
@@ -932,6 +941,32 @@ pub(crate) async fn change_node_alive(
     transaction.commit().await?;
     settle_remaining(pool, outcome.more).await;
     Ok(true)
+}
+
+/// The steps of a returning node whose results are still valid, by the policies of their roles
+/// ([`OnReturn`]).
+async fn resumed_steps(
+    transaction: &mut PgConnection,
+    node: NodeId,
+    same_boot: bool,
+) -> Result<BTreeSet<StepId>, StoreError> {
+    let rows: Vec<(Uuid, Option<Value>)> =
+        sqlx::query_as(include_str!("statements/steps_of_returning_node.sql"))
+            .bind(node.0)
+            .fetch_all(transaction)
+            .await?;
+    let mut resumed = BTreeSet::new();
+    for (step, policy) in rows {
+        let policy: OnReturn = policy
+            .map(serde_json::from_value)
+            .transpose()
+            .map_err(|e| StoreError::corrupt(format!("the role of step {step}"), e))?
+            .unwrap_or_default();
+        if policy.resumes(same_boot) {
+            resumed.insert(StepId(step));
+        }
+    }
+    Ok(resumed)
 }
 
 /// Puts a node in maintenance, with person and reason, or ends its maintenance. Running runs

@@ -21,8 +21,10 @@ pub struct WorkerRow {
     pub name: String,
     /// The join phase.
     pub phase: String,
-    /// Whether its lease is valid and its capacity counts.
+    /// Whether it has joined and its lease is valid.
     pub alive: bool,
+    /// Whether its lease is valid, even if it has not joined yet.
+    pub lease_valid: bool,
     /// The maximum number of concurrent runs.
     pub capacity: i32,
     /// The number of leased runs.
@@ -40,6 +42,11 @@ pub struct WorkerRow {
     pub lease_until: OffsetDateTime,
     /// Why it ended.
     pub reason: Option<String>,
+    /// Since when it takes no further runs.
+    pub drain_since: Option<OffsetDateTime>,
+    /// The name of the person who drains it.
+    pub drain_by: Option<String>,
+    pub drain_reason: Option<String>,
 }
 
 /// A filter for workers.
@@ -68,16 +75,25 @@ impl WorkerRow {
     };
 }
 
-/// Whether the capacity of a worker counts.
-pub(super) const ALIVE: &str = "worker.phase = 'confirmed' AND worker.lease_until > now()";
+/// Whether a worker has joined and its lease is valid.
+const ALIVE: &str = "worker.phase = 'confirmed' AND worker.lease_until > now()";
 const RUNS: &str = "FROM run r WHERE r.worker_id = worker.id AND r.ended_at IS NULL";
 
 /// Workers, each with up to `runs` of its runs.
 fn query(runs: u32) -> Select<worker::Entity> {
     worker::Entity::find()
         .select_only()
-        .columns(worker::Column::iter().filter(|column| !matches!(column, worker::Column::Secrets)))
+        .columns(
+            worker::Column::iter().filter(|column| {
+                !matches!(column, worker::Column::Secrets | worker::Column::DrainBy)
+            }),
+        )
+        .expr_as(
+            Expr::cust("(SELECT p.name FROM person p WHERE p.id = worker.drain_by)"),
+            "drain_by",
+        )
         .expr_as(Expr::cust(ALIVE), "alive")
+        .expr_as(Expr::cust("worker.lease_until > now()"), "lease_valid")
         .expr_as(Expr::cust(format!("(SELECT count(*) {RUNS})")), "held")
         .expr_as(
             Expr::cust(format!("ARRAY(SELECT r.id {RUNS} ORDER BY r.id LIMIT {runs})")),

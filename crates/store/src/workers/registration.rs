@@ -12,10 +12,9 @@ use sqlx::types::Json;
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
-use super::list::ALIVE;
 use crate::StoreError;
 use crate::connect::orm;
-use crate::entity::worker;
+use crate::entity::{run, worker};
 use crate::events::CHANNEL_TODO;
 
 /// One start of a worker.
@@ -82,6 +81,19 @@ pub async fn confirm_worker(pool: &PgPool, worker: WorkerId) -> Result<(), Store
     Ok(())
 }
 
+/// Whether the worker adopts or ends lost runs: it is confirmed and its lease is valid. A draining
+/// worker leaves them to the others, which can adopt them. Without any, it ends them.
+pub async fn ends_lost_runs(pool: &PgPool, worker: WorkerId) -> Result<bool, StoreError> {
+    let may: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed' AND w.lease_until > now()
+           AND (w.drain_since IS NULL OR NOT EXISTS (SELECT FROM live_workers())))",
+    )
+    .bind(worker.0)
+    .fetch_one(pool)
+    .await?;
+    Ok(may)
+}
+
 /// The join phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -134,7 +146,9 @@ pub async fn known_secrets(
     connection: &mut PgConnection,
 ) -> Result<Option<BTreeMap<String, KnownSecret>>, StoreError> {
     let reported: Vec<Value> = worker::Entity::find()
-        .filter(Expr::cust(ALIVE))
+        .filter(Expr::cust(
+            "worker.phase = 'confirmed' AND worker.lease_until > now() AND worker.drain_since IS NULL",
+        ))
         .filter(Expr::cust("worker.secrets <> '[]'"))
         .select_only()
         .column(worker::Column::Secrets)
@@ -155,7 +169,8 @@ pub async fn known_secrets(
     Ok((!known.is_empty()).then_some(known))
 }
 
-/// Ends a worker, whose capacity no longer counts.
+/// Ends a worker, whose capacity no longer counts. Runs that it left on their nodes can be adopted at
+/// once.
 pub async fn end_worker(pool: &PgPool, worker: WorkerId, reason: &str) -> Result<(), StoreError> {
     let mut connection = pool.acquire().await?;
     worker::Entity::update_many()
@@ -163,6 +178,12 @@ pub async fn end_worker(pool: &PgPool, worker: WorkerId, reason: &str) -> Result
         .col_expr(worker::Column::LeaseUntil, Expr::current_timestamp())
         .col_expr(worker::Column::Reason, Expr::value(reason))
         .filter(worker::Column::Id.eq(worker.0))
+        .exec(&orm(&mut connection))
+        .await?;
+    run::Entity::update_many()
+        .col_expr(run::Column::LeaseUntil, Expr::current_timestamp())
+        .filter(run::Column::WorkerId.eq(worker.0))
+        .filter(run::Column::State.eq("running"))
         .exec(&orm(&mut connection))
         .await?;
     Ok(())

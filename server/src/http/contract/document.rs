@@ -8,9 +8,9 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::http::contract::describe::{Caller, Forms, OperationTypes};
-use crate::http::contract::{Operation, ROOT, around};
+use crate::http::contract::{Operation, ROOT, around, normal_form};
 
-const SCHEMAS: &str = "#/components/schemas/";
+pub(super) const SCHEMAS: &str = "#/components/schemas/";
 
 /// Descriptions of the error statuses.
 const ERROR_RESPONSES: &[(u16, &str)] = &[
@@ -27,7 +27,10 @@ const ERROR_RESPONSES: &[(u16, &str)] = &[
     (408, "The request body timed out. Nothing was changed."),
     (412, "The resource has another version than `If-Match`."),
     (413, "The request body is too large."),
-    (415, "The request body is not JSON, or its Content-Type is missing."),
+    (
+        415,
+        "The request body is not JSON, its Content-Type is missing, or it has a Content-Encoding.",
+    ),
     (416, "The range is outside of the content."),
     (421, "The host name of the request is unknown."),
     (
@@ -78,6 +81,9 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
         let name = if differ.contains(&name) { input(&name) } else { name };
         schemas.entry(name).or_insert(schema);
     }
+    normal_form::normalize_named(&mut schemas);
+    let mut paths = json!(paths);
+    normal_form::normalize(&mut paths);
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -102,8 +108,9 @@ pub(crate) fn document(operations: &[Operation]) -> Value {
 }
 
 const ABOUT: &str = "Every error is a problem (RFC 9457, `application/problem+json`). `code` is \
-    stable for API clients, and `detail` explains the solution.\n\nLists are paged. Send the \
-    `next` value of a page as `before` or `after` of the next request, as the operation names it. \
+    stable for API clients, `type` is its URI, and `detail` explains the solution. `docs/api.md` \
+    lists the codes.\n\nTimes are texts in the format of RFC 3339, in UTC.\n\nLists are paged. \
+    `limit` is the maximum number of items of a page. Send the `next` value of a page as `before` or `after` of the next request, as the operation names it. \
     If `next` is `null` or missing, there are no more pages. An unknown query \
     parameter is an error that lists the valid ones.\n\nEvery JSON response to a GET has an \
     `ETag`. With `If-None-Match`, an unchanged response is 304. A signed-in client can send an \

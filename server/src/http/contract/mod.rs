@@ -17,6 +17,7 @@
 mod around;
 mod describe;
 mod document;
+mod normal_form;
 
 pub(crate) use around::{LONGEST_KEY, Version, add_encoding_to_etag, version};
 pub(crate) use describe::{Caller, Created, Describe, DescribeInput, OperationTypes, Versioned};

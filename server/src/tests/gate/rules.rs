@@ -199,6 +199,31 @@ async fn approval_with_fresh_access_does_not_count() {
     assert_eq!(case.by_hand().await.as_deref(), Some("GY040"));
 }
 
+/// xen is an admin who gives both people access, or the reviewer gives the author access.
+#[tokio::test]
+async fn approval_with_access_of_common_origin_does_not_count() {
+    for (what, changes) in [
+        ("two accounts of one admin", vec![("ada", "created", "xen"), ("bo", "created", "xen")]),
+        ("an account of the reviewer", vec![("ada", "created", "bo")]),
+        ("a link of the reviewer", vec![("ada", "link", "bo")]),
+    ] {
+        let case = ApprovedReview::new().await;
+        let server = &case.server;
+        server.sql("INSERT INTO person (name, permissions) VALUES ('xen', '{admin}')").await;
+        assert!(case.by_hand().await.is_none(), "{what}");
+        for (person, kind, by) in changes {
+            let sql = "INSERT INTO access_change (person_id, kind, by, at)
+                       SELECT p.id, $2, b.id, now() - interval '1 hour' FROM person p, person b
+                       WHERE p.name = $1 AND b.name = $3";
+            let given = sqlx::query(sql).bind(person).bind(kind).bind(by);
+            given.execute(server.db.owner()).await.expect("the owner may");
+        }
+        assert_eq!(case.broken().await, [Rule::Approvals], "{what}");
+        server.refuses(&case.ada, case.id, &no(409, "not_approved"), what).await;
+        assert_eq!(case.by_hand().await.as_deref(), Some("GY040"), "{what}");
+    }
+}
+
 #[tokio::test]
 async fn each_rule_alone_blocks_the_commit() {
     let every: Vec<Rule> = std::iter::successors(Some(Rule::Newest), |rule| after(*rule)).collect();

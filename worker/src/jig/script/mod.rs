@@ -27,7 +27,7 @@ use crate::job::{Ended, Job, Object, Stop};
 use crate::node::Nodes;
 use crate::node::wrapper::{AttemptError, ScriptSource};
 
-mod environment;
+pub mod environment;
 mod result;
 
 /// Runs scripts.
@@ -64,6 +64,17 @@ impl Jig for ScriptJig {
             }
             match self.execute(job, log, &mut stop).await {
                 Ok(ended) => ended,
+                Err(error) => Ended::failed(error.to_string()),
+            }
+        }
+        .boxed()
+    }
+
+    fn adopt<'a>(&'a self, job: &'a Job, log: &'a Log, mut stop: Stop) -> BoxFuture<'a, Ended> {
+        async move {
+            let adopted = async { self.nodes.attempt(job)?.adopt(log, &mut stop).await };
+            match adopted.await {
+                Ok(end) => result::adopted(end, job, log),
                 Err(error) => Ended::failed(error.to_string()),
             }
         }

@@ -12,11 +12,23 @@ use crate::secrets::Secrets;
 pub(super) fn ended(end: AttemptEnd, job: &Job, log: &Log) -> Ended {
     match end {
         AttemptEnd::Reported { report, last_error } => judged(&report, &last_error, job, log),
+        AttemptEnd::LeftOnNode => Ended::LeftOnNode,
+        AttemptEnd::Gone { started } => Ended::Lost { started },
         AttemptEnd::Refused(reason) => Ended::Refused(reason),
         AttemptEnd::Failed(reason) => Ended::failed(reason),
         AttemptEnd::Stopped { why, started, output } => {
             Ended::Stopped { why, started, found: found(&output, log) }
         }
+    }
+}
+
+/// The same for an adopted attempt. If it was ended on the node, its lost worker did that.
+pub(super) fn adopted(end: AttemptEnd, job: &Job, log: &Log) -> Ended {
+    match end {
+        AttemptEnd::Reported { report: Report { cause: Cause::Canceled, .. }, .. } => {
+            Ended::Lost { started: Some(true) }
+        }
+        end => ended(end, job, log),
     }
 }
 

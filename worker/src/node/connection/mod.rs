@@ -9,6 +9,6 @@ mod endpoint;
 pub mod record;
 mod transport;
 
-pub use dialer::{ConnectError, Dialer, own_addresses};
+pub use dialer::{ConnectError, Dialer};
 pub use endpoint::SshEndpoint;
 pub use transport::{InvalidConnection, Transport};

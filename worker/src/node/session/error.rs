@@ -1,8 +1,8 @@
 //! Why a command on a node failed.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use super::COMMAND_TIMEOUT;
 use super::process::Ending;
 use super::ssh::SshError;
 
@@ -24,8 +24,8 @@ pub enum SessionError {
     Spawn(std::io::Error),
     #[error(transparent)]
     Ssh(#[from] SshError),
-    #[error("The node did not answer within {} seconds while {action}.", COMMAND_TIMEOUT.as_secs())]
-    Timeout { action: &'static str },
+    #[error("The node did not answer within {} seconds while {action}.", time.as_secs())]
+    Timeout { action: &'static str, time: Duration },
     #[error(
         "The node printed more than {} bytes to its {} while {action}, more than any valid answer. \
          Check the output of its login shell and of commands that its SSH server forces.",

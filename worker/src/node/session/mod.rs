@@ -85,6 +85,19 @@ impl Session {
         input: &[u8],
         limit: usize,
     ) -> Result<Vec<u8>, SessionError> {
+        self.execute_within(COMMAND_TIMEOUT, action, line, words, input, limit).await
+    }
+
+    /// Like `execute_with_limit`, with another timeout.
+    pub(crate) async fn execute_within(
+        &self,
+        time: Duration,
+        action: &'static str,
+        line: &str,
+        words: &[String],
+        input: &[u8],
+        limit: usize,
+    ) -> Result<Vec<u8>, SessionError> {
         let all = async {
             let mut process = self.start(line, words).await?;
             let (stdin, stdout, stderr) =
@@ -106,7 +119,7 @@ impl Session {
             }
         };
         let (how, stdout, stderr) =
-            timeout(COMMAND_TIMEOUT, all).await.map_err(|_| SessionError::Timeout { action })??;
+            timeout(time, all).await.map_err(|_| SessionError::Timeout { action, time })??;
         match how {
             Ending::Code(0) => Ok(stdout),
             how => Err(SessionError::CommandFailed { action, how, error: last_line(&stderr) }),

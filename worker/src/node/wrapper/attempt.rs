@@ -18,8 +18,9 @@ use super::{
     CALL_WRAPPER, EXIT_MISSING_SCRIPT, EXIT_NO_WRAPPER, EXIT_NOT_STARTED, EXIT_ORPHANED,
     EXIT_REFUSED, KILL_GRACE_SECONDS,
 };
-use crate::job::log::{Lines, Log, Stream};
+use crate::job::log::{Lines, Log};
 use crate::job::{Job, MAX_RESULT, Stop, StopReason};
+use crate::node::connection::Transport;
 use crate::node::session::MAX_COMMAND_OUTPUT;
 use crate::node::session::process::{Ending, Process};
 
@@ -48,6 +49,13 @@ pub enum AttemptEnd {
     Refused(String),
     /// The wrapper failed. The text is for users.
     Failed(String),
+    /// The node has no such attempt any more.
+    Gone {
+        /// Whether the attempt ever started; `None` if unknown.
+        started: Option<bool>,
+    },
+    /// The worker stops, and the attempt continues on its node.
+    LeftOnNode,
     Stopped {
         why: StopReason,
         /// Whether the attempt ever started; `None` if unknown.
@@ -70,6 +78,12 @@ struct Followed {
     last_error: String,
     /// The wrapper's report, if it arrived over the same channel.
     report: Option<Vec<u8>>,
+}
+
+impl Followed {
+    fn given_up(gave_up: GaveUp) -> Self {
+        Self { ended: Err(gave_up), last_error: String::new(), report: None }
+    }
 }
 
 impl<'a> Attempt<'a> {
@@ -107,6 +121,59 @@ impl<'a> Attempt<'a> {
         self.to_end(followed).await
     }
 
+    /// Continues the attempt after its worker was lost: reads on where the log ends, and takes the
+    /// report. Starts nothing.
+    ///
+    /// # Errors
+    /// If the node can't be used.
+    pub async fn adopt(&self, log: &Log, stop: &mut Stop) -> Result<AttemptEnd, AttemptError> {
+        let mut deadline = self.deadline(stop);
+        if let Err(gave_up) = self.stage_with_retry(&mut deadline).await {
+            return self.to_end(Followed::given_up(gave_up)).await;
+        }
+        // Twice, because the staged wrapper may have been removed since.
+        for _ in 0..2 {
+            let received = Received::of(log);
+            let mark = Mark::random();
+            let process = match self.reconnect(&received, &mark, &mut deadline).await {
+                Ok(process) => process,
+                Err(gave_up) => return self.to_end(Followed::given_up(gave_up)).await,
+            };
+            let followed =
+                self.follow_to_end(process, Vec::new(), mark, received, &mut deadline).await;
+            match followed.ended.as_ref().ok().and_then(Ending::code) {
+                Some(EXIT_NO_WRAPPER) => self.wrapper.restage().await?,
+                Some(EXIT_NOT_STARTED | EXIT_ORPHANED | EXIT_REFUSED) => {
+                    return Ok(AttemptEnd::Gone { started: self.end().await?.started() });
+                }
+                _ => return self.to_end(followed).await,
+            }
+        }
+        Err(AttemptError::NeverStarted)
+    }
+
+    async fn stage_with_retry(&self, deadline: &mut Deadline<'_>) -> Result<(), GaveUp> {
+        let mut pauses = RECONNECT_DELAYS.into_iter();
+        let mut pause = RECONNECT_DELAYS[0];
+        while let Err(error) = self.wrapper.stage().await {
+            tracing::debug!(run = %self.job.run, %error, "the node of an adopted run is not reached");
+            pause = pauses.next().unwrap_or(pause);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                why = deadline.over() => return Err(self.give_up(why, None).await),
+            }
+        }
+        Ok(())
+    }
+
+    fn deadline<'s>(&self, stop: &'s mut Stop) -> Deadline<'s> {
+        let until = Instant::now()
+            + self.job.timeout()
+            + Duration::from_secs(KILL_GRACE_SECONDS)
+            + WRAPPER_OVERTIME;
+        Deadline { stop, until }
+    }
+
     fn command(&self, input_size: usize, mark: &Mark, inline: &[Script]) -> Vec<String> {
         let job = self.job;
         let mut command = vec![
@@ -142,7 +209,7 @@ impl<'a> Attempt<'a> {
         input
     }
 
-    /// Starts the attempt and follows it to its end. Reconnects if the connection breaks.
+    /// Starts the attempt and follows it to its end.
     async fn run_once(
         &self,
         inline: &[Script],
@@ -150,21 +217,40 @@ impl<'a> Attempt<'a> {
         log: &Log,
         stop: &mut Stop,
     ) -> Result<Followed, AttemptError> {
-        let until = Instant::now()
-            + self.job.timeout()
-            + Duration::from_secs(KILL_GRACE_SECONDS)
-            + WRAPPER_OVERTIME;
-        let mut deadline = Deadline { stop, until };
-        let mut received = Received { out: log.lines(Stream::Stdout), err: log.lines(Stream::Err) };
-        let (mark, mut input) = (Mark::random(), self.input(inline, environment));
+        let mut deadline = self.deadline(stop);
+        let (mark, input) = (Mark::random(), self.input(inline, environment));
         let args = self.wrapper.args(&self.command(input.len(), &mark, inline));
-        let mut process = self.wrapper.session.start(CALL_WRAPPER, &args).await?;
+        let process = self.wrapper.session.start(CALL_WRAPPER, &args).await?;
+        let received = Received::of(log);
+        let followed = self.follow_to_end(process, input, mark, received, &mut deadline).await;
+        match followed.ended.as_ref().ok().and_then(Ending::code) {
+            Some(EXIT_NOT_STARTED) => {
+                // Part of the input may still be in transit. It must not start a run later.
+                self.end().await?;
+                return Err(AttemptError::NeverStarted);
+            }
+            Some(EXIT_ORPHANED) => drop(self.end().await?),
+            Some(0) => self.wrapper.remember_scripts(self.job),
+            _ => {}
+        }
+        Ok(followed)
+    }
+
+    /// Follows the attempt to its end. Reconnects if the connection breaks.
+    async fn follow_to_end(
+        &self,
+        mut process: Process,
+        mut input: Vec<u8>,
+        mark: Mark,
+        mut received: Received,
+        deadline: &mut Deadline<'_>,
+    ) -> Followed {
         let mut end_on_drop = EndOnDrop::new(&self.wrapper, self.job);
         let mut report = None;
         let ended = loop {
             let input = (std::mem::take(&mut input), &mark);
             let (ended, new_report) =
-                self.follow(&mut process, input, &mut received, &mut deadline).await;
+                self.follow(&mut process, input, &mut received, deadline).await;
             report = report.or(new_report);
             let ended = if report.is_some() { complete_ending(ended) } else { ended };
             let lost = match &ended {
@@ -173,24 +259,14 @@ impl<'a> Attempt<'a> {
             };
             tracing::warn!(run = %self.job.run, why = %lost, "the connection to a run broke, \
                 reconnecting");
-            match self.reconnect(&received, &mark, &mut deadline).await {
+            match self.reconnect(&received, &mark, deadline).await {
                 Ok(found) => process = found,
                 Err(failure) => break Err(failure),
             }
         };
         end_on_drop.disarm();
         let [_, last_error] = [received.out, received.err].map(Lines::finish);
-        match ended {
-            Ok(Ending::Code(EXIT_NOT_STARTED)) => {
-                // Part of the input may still be in transit. It must not start a run later.
-                self.end().await?;
-                return Err(AttemptError::NeverStarted);
-            }
-            Ok(Ending::Code(EXIT_ORPHANED)) => drop(self.end().await?),
-            Ok(Ending::Code(0)) => self.wrapper.remember_scripts(self.job),
-            _ => {}
-        }
-        Ok(Followed { ended, last_error, report })
+        Followed { ended, last_error, report }
     }
 
     /// Reads the output until the process ends or the time is over. Also reads the wrapper's
@@ -271,10 +347,15 @@ impl<'a> Attempt<'a> {
 
     /// Ends the attempt on its node, and waits briefly for its last output.
     async fn give_up(&self, why: Why, process: Option<&mut Process>) -> GaveUp {
+        // The next worker adopts the attempt.
+        if matches!(why, Why::Stopped(StopReason::WorkerShutdown)) && self.survives_worker() {
+            if let Some(process) = process {
+                process.kill().await;
+            }
+            return GaveUp { why, started: Some(true) };
+        }
         let started = match self.end().await {
-            Ok(LostRun::NeverStarted) => Some(false),
-            Ok(LostRun::Started) => Some(true),
-            Ok(LostRun::Unknown) => None,
+            Ok(lost) => lost.started(),
             Err(error) => {
                 tracing::warn!(run = %self.job.run, %error, "cannot end a run on its node");
                 None
@@ -288,10 +369,21 @@ impl<'a> Attempt<'a> {
         GaveUp { why, started }
     }
 
+    /// Whether the attempt continues on its node when this worker stops. A worker that stops leaves
+    /// nothing running on its own machine.
+    fn survives_worker(&self) -> bool {
+        matches!(*self.wrapper.session.transport, Transport::Ssh { .. })
+    }
+
     async fn to_end(&self, followed: Followed) -> Result<AttemptEnd, AttemptError> {
         let Followed { ended, last_error, report } = followed;
         let ending = match ended {
             Ok(ending) => ending,
+            Err(GaveUp { why: Why::Stopped(StopReason::WorkerShutdown), .. })
+                if self.survives_worker() =>
+            {
+                return Ok(AttemptEnd::LeftOnNode);
+            }
             Err(GaveUp { why: Why::Stopped(why), started }) => {
                 // Fetch the report even if the result is not needed, because that removes it from
                 // the node.

@@ -25,6 +25,17 @@ pub enum LostRun {
     Unknown,
 }
 
+impl LostRun {
+    /// Whether the run ever started; `None` if unknown.
+    pub fn started(self) -> Option<bool> {
+        match self {
+            Self::NeverStarted => Some(false),
+            Self::Started => Some(true),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// The files of this worker on nodes. Nodes are identified by
 /// [`Transport::place`](crate::node::connection::Transport::place).
 #[derive(Default)]

@@ -5,12 +5,27 @@
 //! and reads its report. The wrapper enforces the timeout too, so the timeout also holds if the
 //! worker dies.
 //!
-//! The worker may be killed at any moment. Its scripts then continue, and the wrapper of the next
-//! attempt ends them before it starts its own.
+//! The check of a role is no attempt ([`CheckEnd`]): it changes neither tokens nor the ledger.
+//!
+//! The worker may be killed at any moment. Its scripts then continue, and another worker adopts the
+//! attempt ([`Attempt::adopt`]): it reads on where the log ends, and takes the report. If the attempt
+//! can't be adopted, the wrapper of the next attempt ends its scripts before it starts its own.
+//!
+//! An adoption is safe because it starts nothing and changes no token:
+//! * The database gives a run to another worker only after its lease has expired, and to one worker
+//!   (`guard_run_adoption`). From then on, it ignores the log and the result of the first one.
+//! * The run keeps its token, so the fencing rules apply to it as before. `follow` and `take` only
+//!   read. If a newer attempt of the step came first, its wrapper ended this one, and there is
+//!   nothing to adopt.
+//! * The report has been written by the supervisor of exactly this attempt, in the folder with its
+//!   token. A restored database has another epoch, so it never adopts attempts from before.
+//! * If the first worker returns, it ends the attempt. The adopting worker then reports the run as
+//!   lost, never as failed or succeeded.
 
 use engine::Hash;
 
 mod attempt;
+mod check;
 mod commands;
 mod deadline;
 mod error;
@@ -20,6 +35,7 @@ mod scripts;
 mod streams;
 
 pub use attempt::{Attempt, AttemptEnd};
+pub use check::{CheckEnd, MAX_CHECK_OUTPUT};
 pub use commands::LostRun;
 pub(super) use commands::{Staged, Wrapper};
 pub use error::AttemptError;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::filter::OutputFilter;
-use crate::job::log::Lines;
+use crate::job::log::{Lines, Log, Stream};
 use crate::node::session::process::{LATE_OUTPUT_TIME, Reader, Writer};
 
 /// Time after which an unfinished line is shown.
@@ -17,6 +17,13 @@ const UNFINISHED_LINE_DELAY: Duration = Duration::from_millis(500);
 pub(super) struct Received {
     pub(super) out: Lines,
     pub(super) err: Lines,
+}
+
+impl Received {
+    /// Continues after the parts that the log contains already.
+    pub(super) fn of(log: &Log) -> Self {
+        Self { out: log.lines(Stream::Stdout), err: log.lines(Stream::Err) }
+    }
 }
 
 /// Sends the input to an attempt. Once the whole report has arrived, confirms it, so that the node

@@ -46,6 +46,10 @@
 #            starting. Prints whether it ever started.
 #     lacks  HASH...
 #            Prints the hashes of scripts that are missing
+#     check  TIMEOUT GRACE NODE ROLE SIZE LIMIT HASH[+BYTES]:NAME
+#            Runs a script that is no attempt: it takes no lock and no token, and the ledger does not
+#            list it. Standard input is as for `run`. Prints how it ended (one line of words), then
+#            the last LIMIT bytes of its output. Ends all its processes.
 #     put    HASH
 #            Stores a script from standard input under its content hash
 #     ledger STEP
@@ -115,9 +119,13 @@ lives() { # IDENTITY
     pid=${1#*.}
     start=${pid#*.}
     pid=${pid%%.*}
-    [ "$boot" = "$BOOT" ] && kill -0 "$pid" 2>/dev/null || return 1
-    look_at "$pid"
-    [ "$begun" = "$start" ] || return 1
+    [ "$boot" = "$BOOT" ] && runs_since "$pid" "$start"
+}
+
+runs_since() { # PID START
+    kill -0 "$1" 2>/dev/null || return 1
+    look_at "$1"
+    [ "$begun" = "$2" ] || return 1
     # A zombie does not count as alive.
     case $does in Z* | X*) return 1 ;; esac
 }
@@ -558,9 +566,9 @@ end_aside() {
 # Signals the supervisor at the timeout. It runs in its own session and is killed with its sleeper.
 # SIGTERM could arrive before its handler is installed and get lost, and then the clock would run to
 # the full timeout.
-start_clock() {
+start_clock() { # [check]
     look_at $$
-    setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$begun" "$folder" </dev/null >/dev/null 2>&1 &
+    setsid sh "$SELF" "$ROOT" clock "$TIMEOUT" $$ "$begun" "$folder" "${1:-}" </dev/null >/dev/null 2>&1 &
     clock=$!
 }
 
@@ -577,11 +585,10 @@ command_clock() {
     while [ "$now" -lt "$until" ]; do
         sleep 1
         [ -n "${4:-}" ] && for stream in out err; do bound "$4/$stream"; done
-        kill -0 "$2" 2>/dev/null || exit 0
+        runs_since "$2" "$3" || { [ "${5:-}" != check ] || clear_checks; exit 0; }
         look_at_clock
     done
-    look_at "$2"
-    [ "$begun" = "$3" ] && kill -s USR1 "$2"
+    runs_since "$2" "$3" && kill -s USR1 "$2"
     exit 0
 }
 
@@ -797,6 +804,75 @@ command_attempts() {
     exit 0
 }
 
+# A check has a folder named after this process. A folder without its process is left over.
+command_check() {
+    TIMEOUT=$1 GRACE=$2 NODE=$3 ROLE=$4 SIZE=$5 LIMIT=$6
+    shift 6
+    command -v setsid >/dev/null 2>&1 || fail $UNUSABLE "gantry: the node lacks setsid (package util-linux)"
+    clear_away_at_exit
+    identify
+    incoming=$HOME_DIR/incoming/check@0.0@$identity
+    head -c "$SIZE" >"$incoming" || fail $UNUSABLE "gantry: can't write $incoming: is the disk full?"
+    came=$(wc -c 2>/dev/null <"$incoming") && [ "$((came))" = "$SIZE" ] ||
+        fail $UNUSABLE "gantry: the input is incomplete, so nothing was started"
+    keep_scripts "$@"
+    [ -z "$(missing_scripts "$@")" ] || exit $MISSING
+    clear_checks
+    folder=$HOME_DIR/check/$identity
+    making=$folder
+    STEP=check EXCLUSIVE=0
+    make_folder || fail $UNUSABLE "gantry: can't write $folder: is the disk full?"
+    why= child= code=
+    trap 'why=canceled; end_aside' TERM INT HUP
+    trap 'why=timeout; end_aside' USR1
+    setsid sh "$SELF" "$ROOT" probe "$identity" "$NODE" "$ROLE" "$1" </dev/null >>"$folder/out" 2>&1 &
+    child=$!
+    start_clock check
+    if [ -z "$why" ]; then
+        wait "$child"
+        code=$?
+    fi
+    if [ -n "$why" ]; then
+        end_group "$child" "$GRACE"
+        wait "$child" 2>/dev/null
+    fi
+    trap '' TERM INT HUP USR1
+    stop_clock
+    # Also what a check that passes left in its session.
+    group_alive "$child" && end_group "$child" 1
+    echo "code=$code why=${why:-exit}"
+    tail -c "$LIMIT" "$folder/out"
+    exit 0
+}
+
+# Ends the processes of checks whose supervisor was killed, and deletes their folders.
+clear_checks() {
+    for left in "$HOME_DIR"/check/*; do
+        [ -d "$left" ] || continue
+        lives "${left##*/}" && continue
+        if read -r pid start 2>/dev/null <"$left/process" && runs_since "$pid" "$start"; then
+            end_group "$pid" 1
+        fi
+        rm -rf "$left"
+    done
+}
+
+# The leader of the session of a check.
+command_probe() {
+    folder=$HOME_DIR/check/$1 node=$2 role=$3
+    look_at $$
+    echo "$$ $begun" >"$folder/process" || exit 126
+    GANTRY_ROOT=$ROOT GANTRY_NODE=$node GANTRY_ROLE=$role
+    GANTRY_INPUT=$folder/input.json GANTRY_SURROUNDINGS=$folder/surroundings.json
+    export GANTRY_ROOT GANTRY_NODE GANTRY_ROLE GANTRY_INPUT GANTRY_SURROUNDINGS
+    . "$folder/environment"
+    unset LC_ALL
+    umask 022
+    cd "$ROOT" || exit 126
+    script_hash "$4"
+    exec "$HOME_DIR/scripts/$hash"
+}
+
 command_put() {
     file=$HOME_DIR/scripts/$1
     for left in "$file".*; do
@@ -818,6 +894,8 @@ launch) command_launch "$@" ;;
 clock) command_clock "$@" ;;
 take) command_take "$@" ;;
 end) command_end "$@" ;;
+check) command_check "$@" ;;
+probe) command_probe "$@" ;;
 lacks) missing_scripts "$@" ;;
 put) command_put "$@" ;;
 ledger) cat "$HOME_DIR/ledger/$1" 2>/dev/null ;;

@@ -23,6 +23,10 @@
 //! last run, because the steps that supplied its values may be gone. Without one, it sees the
 //! noderole's own data.
 //!
+//! A run that another worker started and this one adopts passes the same checks of its approval and
+//! rows, but not those of its start. It must still see the input that it was started with. Otherwise
+//! its output would be compared with data that its scripts never saw.
+//!
 //! A step has two content hashes here: the run's row has one, and the node's ledger compares one.
 //! All attempts of one generation must have the same hash in the ledger. It therefore comes from
 //! the root of the target that made this generation. The hash of the row may also come from the
@@ -38,18 +42,21 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use store::StoreError;
-use store::runs::{Approval, Given, KeptResult, RunFacts, Seen};
+use store::runs::{Adopted, Approval, Given, KeptResult, RunFacts, Seen};
 use store::workers::WorkerId;
 
 mod chain;
+mod check;
 mod input;
 mod resolve;
 mod rows;
 mod visible;
 
+pub use self::check::PreparedCheck;
+
 use self::chain::Verified;
 use self::resolve::Resolved;
-use self::rows::{check_jig, check_start};
+use self::rows::{canonical, check_jig, check_start};
 use self::visible::{own_data, own_step, run_context, see, stored_input};
 use super::refusal::{Refusal, broken};
 use super::signatures::SignatureVerifier;
@@ -101,6 +108,7 @@ struct StoredInput {
 /// Prepares runs.
 pub struct Preparer {
     pub pool: PgPool,
+    pub worker: WorkerId,
     objects: Arc<Objects>,
     signatures: SignatureVerifier,
     secrets: Arc<dyn SecretSource>,
@@ -125,14 +133,18 @@ impl Preparer {
             async move { store_inputs(&pool, worker, &inputs).await }.boxed()
         });
         let signatures = SignatureVerifier::of(pool.clone(), Arc::clone(&objects));
-        Self { pool, objects, signatures, secrets, gather, store_inputs }
+        Self { pool, worker, objects, signatures, secrets, gather, store_inputs }
     }
 
     /// Prepares a leased run.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn prepare(&self, run: RunId) -> Result<PreparedRun, Refusal> {
+    pub async fn prepare(
+        &self,
+        run: RunId,
+        adopted: Option<&Adopted>,
+    ) -> Result<PreparedRun, Refusal> {
         let Gathered { facts, seen, approvals, results } =
             self.gather.execute(run).await?.ok_or(Refusal::LeaseLost(run))?;
         let Verified { now: desired, ledger } = self.check_chain(&facts, approvals).await?;
@@ -142,7 +154,9 @@ impl Preparer {
         check_jig(&facts, &system)?;
         self.check_rows(&facts, &desired).await?;
         let role = self.objects.role(desired.noderole.role).await?;
-        check_start(&facts, &role, &system)?;
+        if adopted.is_none() {
+            check_start(&facts, &role, &system)?;
+        }
         if role.name.as_str() != facts.role {
             return Err(broken(format!(
                 "role {} is stored as the content of {}",
@@ -165,17 +179,22 @@ impl Preparer {
         };
         let surroundings = Arc::new(run_context(&facts, &desired.node, results, &below)?);
         let input = Arc::new(json!({ "data": layered.value, "sources": layered.sources }));
+        if let Some(adopted) = adopted
+            && canonical(&adopted.input)? != canonical(&input)?
+        {
+            return Err(Refusal::OtherInput);
+        }
         let stored = StoredInput {
             facts: Arc::clone(&facts),
             input,
             surroundings: Arc::clone(&surroundings),
             input_hash,
         };
-        if !self.store_inputs.execute(stored).await? {
+        if adopted.is_none() && !self.store_inputs.execute(stored).await? {
             return Err(Refusal::LeaseLost(run));
         }
         let Resolved { input, secrets, withheld } =
-            self.resolve(&facts, &desired.deployment, layered).await?;
+            self.resolve(own_step(&facts), &desired.deployment, layered).await?;
         let job = Job {
             run,
             step: facts.step,

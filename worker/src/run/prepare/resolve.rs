@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 
 use engine::data::Layered;
 use engine::data::secret::{SecretRef, reference};
-use engine::ids::DeploymentName;
+use engine::ids::{DeploymentName, StepId};
 use serde_json::Value;
-use store::runs::RunFacts;
 
 use super::Preparer;
-use super::visible::own_step;
 use crate::run::refusal::Refusal;
 use crate::secrets::{Purpose, SecretError, Secrets};
 
@@ -23,16 +21,16 @@ pub(super) struct Resolved {
 impl Preparer {
     /// Resolves secrets. If the run's own data names a secret that it may not use, the run is
     /// refused. In the data of other noderoles, such a reference stays unresolved: their data must
-    /// not be able to stop this run.
+    /// not be able to stop this run. Values of the run's own noderole name `own` as their source.
     pub(super) async fn resolve(
         &self,
-        facts: &RunFacts,
+        own: StepId,
         deployment: &DeploymentName,
         layered: Layered,
     ) -> Result<Resolved, Refusal> {
         let mut wanted: BTreeMap<SecretRef, bool> = BTreeMap::new();
         for (secret, source) in layered.references() {
-            *wanted.entry(secret).or_default() |= source.step == own_step(facts);
+            *wanted.entry(secret).or_default() |= source.step == own;
         }
         let (mut resolved, mut withheld) = (BTreeMap::new(), Vec::new());
         for (secret, is_own) in wanted {

@@ -67,13 +67,13 @@ impl Preparer {
         row_check.expect_equal(
             "concurrency_group",
             "deployment_id",
-            rows.lane_deployment,
+            rows.group_deployment,
             noderole.deployment.0,
         )?;
         // A run keeps the values that its step had at the claim.
         if facts.head_root == facts.target_root {
             row_check.expect_equal("run", "exclusive", facts.exclusive, exclusive)?;
-            row_check.expect_equal("run", "concurrency_group_id", rows.same_lane, true)?;
+            row_check.expect_equal("run", "concurrency_group_id", rows.same_group, true)?;
         }
         // Documents contain neither the order of removals nor their ranks.
         if !is_run {

@@ -35,7 +35,7 @@ pub(super) struct VisibleNoderole {
 
 /// The documents of a noderole under one target.
 pub(super) struct Documents {
-    node: Arc<NodeDoc>,
+    pub(super) node: Arc<NodeDoc>,
     pub(super) noderole: NoderoleDoc,
     /// The deployment's data for the role.
     pub(super) deployment: Value,

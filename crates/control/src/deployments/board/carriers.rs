@@ -1,13 +1,19 @@
-//! All noderoles of a role, for the link on the count in a board cell.
+//! What a board has beyond the items that it lists: all noderoles of a role, and all nodes of the
+//! tray.
 
 use api::Problem;
-use api::views::board::{MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesQuery};
-use engine::ids::RoleName;
+use api::listing::Limit;
+use api::views::board::{
+    MAX_FOUND_NODES, MAX_NODES_WITH_ROLE, RoleNoderoles, RoleNoderolesQuery, TrayFilter, TrayNodes,
+};
+use engine::ids::{DeploymentId, RoleName};
+use store::proposals::EditRow;
 
+use crate::current::Present;
 use crate::deployments::board::{BoardInput, load_states};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::proposals::change::{counting, plan_on_pool};
+use crate::proposals::change::{Planned, counting, plan_on_pool};
 use crate::proposals::edit_text::Names;
 use crate::{Control, text};
 
@@ -27,7 +33,7 @@ impl Control {
     }
 
     /// Like [`Self::carriers`], for one node or from the noderole `after` on. If there are more
-    /// than [`MAX_NODES_WITH_ROLE`], the last noderole of a page is the cursor of the next page.
+    /// than the limit, the last noderole of a page is the cursor of the next page.
     /// The node is found via the index on its name; its noderoles come from memory, without a
     /// query.
     ///
@@ -41,13 +47,13 @@ impl Control {
         query: &RoleNoderolesQuery,
     ) -> Result<RoleNoderoles, Problem> {
         actor.require(Permission::Viewer)?;
-        let RoleNoderolesQuery { role, of_ancestor, node, after } = query;
+        let RoleNoderolesQuery { role, of_ancestor, node, after, limit } = query;
         let node = match text::filter_text(node)? {
             Some(name) => Some(self.node_named(actor, name).await?),
             None => None,
         };
         let present = self.present().await?;
-        let mut connection = self.connection().await?;
+        let connection = self.connection().await?;
         let id = present.named(deployment)?;
         let of = of_ancestor.as_deref().map(|name| present.named(name)).transpose()?;
         if of.is_some_and(|of| {
@@ -57,20 +63,8 @@ impl Control {
                 "The other deployment is not an ancestor of this one. Use an ancestor.",
             ));
         }
-        let rows =
-            match store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)? {
-                Some(open) => Some(
-                    store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?,
-                ),
-                None => None,
-            };
         drop(connection);
-        let planned = match &rows {
-            Some(rows) => {
-                Some(plan_on_pool(&self.compute_for(actor), &present, counting(rows)).await?)
-            }
-            None => None,
-        };
+        let (rows, planned) = self.draft(actor, &present, id).await?;
         let mut connection = self.connection().await?;
         let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit));
@@ -87,8 +81,50 @@ impl Control {
             })?;
             shown.drain(..=place);
         }
-        let (mut chips, more) = board.chips(shown, MAX_NODES_WITH_ROLE);
+        let (mut chips, more) = board.chips(shown, Limit::rows(*limit, MAX_NODES_WITH_ROLE));
         load_states(&mut connection, chips.iter_mut().collect()).await?;
         Ok(RoleNoderoles { noderoles: chips, more })
+    }
+
+    /// The nodes of a board's tray that match, including those that the board does not list.
+    pub async fn find_tray_nodes(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        text: &str,
+        show: TrayFilter,
+    ) -> Result<TrayNodes, Problem> {
+        actor.require(Permission::Viewer)?;
+        let text = text::filter_text(text)?.unwrap_or_default();
+        let present = self.present().await?;
+        let id = present.named(deployment)?;
+        let (rows, planned) = self.draft(actor, &present, id).await?;
+        let mut connection = self.connection().await?;
+        let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
+        let names = Names::of(&present, rows.iter().flatten().map(|row| &row.edit.edit)).at(id);
+        let mut nodes =
+            BoardInput::of(&present, id, planned.as_ref(), alive, names).tray_nodes()?;
+        nodes.retain(|node| show.fits(node, text));
+        nodes.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
+        let more = nodes.len().saturating_sub(MAX_FOUND_NODES);
+        nodes.truncate(MAX_FOUND_NODES);
+        Ok(TrayNodes { nodes, more })
+    }
+
+    /// The edits of a deployment's open proposal, and their plan.
+    async fn draft(
+        &self,
+        actor: &Actor,
+        present: &Present,
+        id: DeploymentId,
+    ) -> Result<(Option<Vec<EditRow>>, Option<Planned>), Problem> {
+        let mut connection = self.connection().await?;
+        let open =
+            store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)?;
+        let Some(open) = open else { return Ok((None, None)) };
+        let rows = store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?;
+        drop(connection);
+        let planned = plan_on_pool(&self.compute_for(actor), present, counting(&rows)).await?;
+        Ok((Some(rows), Some(planned)))
     }
 }

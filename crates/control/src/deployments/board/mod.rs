@@ -11,7 +11,7 @@ use api::Problem;
 use api::proposals::ProposalView;
 use api::runs::{StateCounts, StepState};
 use api::views::board::{
-    Board, BoardGroup, BoardNoderole, BoardRole, DestinationChoice, HoldView, JigView,
+    Board, BoardGroup, BoardNoderole, BoardQuery, BoardRole, DestinationChoice, HoldView, JigView,
     MAX_NODEROLES_PER_CELL, RoleChoice, TrayNode,
 };
 use engine::Hash;
@@ -26,6 +26,7 @@ use engine::plan::effects::Bound;
 use engine::plan::lift::brought;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
+use store::proposals::EditRow;
 
 use crate::Control;
 use crate::catalog::barclamps;
@@ -33,7 +34,7 @@ use crate::catalog::roles::attribs;
 use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
-use crate::proposals::change::{Planned, counting, plan_on_pool};
+use crate::proposals::change::{Planned, author_of, counting, plan_on_pool};
 use crate::proposals::edit_text::Names;
 use crate::proposals::proposal::{left_out, proposal_view};
 use crate::runs::step_counts;
@@ -52,6 +53,41 @@ struct BoardInput<'a> {
     alive: BTreeMap<NodeId, bool>,
     names: Names<'a>,
     drawn: PlanIndex<'a>,
+    unfinished: Unfinished,
+    edits: &'a [EditRow],
+}
+
+/// The maximum number of noderoles that are read to find those that failed or are not ACTIVE.
+const MAX_UNFINISHED: i64 = 10_000;
+
+/// Noderoles that are not ACTIVE, as far as the board needs them.
+#[derive(Debug, Default)]
+struct Unfinished {
+    /// Failed noderoles. They come first in their cells.
+    failed: BTreeSet<NoderoleId>,
+    /// The noderoles that the board is limited to. `None`: all.
+    only: Option<BTreeSet<NoderoleId>>,
+}
+
+impl Unfinished {
+    async fn load(
+        on: &mut PgConnection,
+        deployment: DeploymentId,
+        query: BoardQuery,
+    ) -> Result<Self, Problem> {
+        let states: &[&str] = match query.not_active {
+            true => &["error", "transition", "todo", "blocked"],
+            false => &["error"],
+        };
+        let found = store::deployments::noderoles_in_states(on, deployment, states, MAX_UNFINISHED)
+            .await
+            .map_err(from_store)?;
+        let failed = found.iter().filter(|(_, state)| state == "error").map(|(id, _)| *id);
+        Ok(Self {
+            failed: failed.collect(),
+            only: query.not_active.then(|| found.iter().map(|(id, _)| *id).collect()),
+        })
+    }
 }
 
 /// A plan, indexed by noderole. A board has many rows and a plan many steps, so the plan is
@@ -92,9 +128,20 @@ struct PlacedNoderole {
     proposed: Option<Option<String>>,
 }
 
+impl PlacedNoderole {
+    fn id(&self) -> NoderoleId {
+        self.key.id(self.node)
+    }
+}
+
 impl Control {
     /// The board of a deployment, by the deployment's name.
-    pub async fn board(&self, actor: &Actor, deployment: &str) -> Result<Board, Problem> {
+    pub async fn board(
+        &self,
+        actor: &Actor,
+        deployment: &str,
+        query: BoardQuery,
+    ) -> Result<Board, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
         let cursor = self.current_cursor().await?;
@@ -133,14 +180,19 @@ impl Control {
         let mut connection = self.connection().await?;
         let alive = store::nodes::node_liveness(&mut connection).await.map_err(from_store)?;
         let names = Names::of(&present, rows.iter().map(|e| &e.edit.edit)).at(id);
-        let scene = BoardInput::of(&present, id, planned.as_ref(), alive, names);
+        let unfinished = Unfinished::load(&mut connection, id, query).await?;
+        let scene = BoardInput {
+            unfinished,
+            edits: &rows,
+            ..BoardInput::of(&present, id, planned.as_ref(), alive, names)
+        };
         let mut groups = scene.groups()?;
         let chips = groups
             .iter_mut()
             .flat_map(|group| &mut group.roles)
             .flat_map(|role| &mut role.noderoles);
         load_states(&mut connection, chips.collect()).await?;
-        let beyond = beyond(&mut connection, id, &groups).await?;
+        let beyond = count_omitted(&mut connection, &present, id, &mut groups).await?;
         let row = present.row(id).ok_or_else(Problem::internal)?;
         let found = present.skeleton.deployments.get(&id).ok_or_else(Problem::internal)?;
         let (tray, tray_more) = scene.tray()?;
@@ -181,7 +233,10 @@ impl Control {
                 None => Vec::new(),
             },
             destinations: scene.places()?,
-            jigs: scene.jigs()?,
+            jigs: match &planned {
+                Some(planned) => jigs(&present, Some(&planned.effects))?,
+                None => Vec::new(),
+            },
             policy: match &planned {
                 Some(Planned { effects: Effects { policy: Some(set), .. }, .. }) => {
                     Some(set.policy.clone())
@@ -194,6 +249,12 @@ impl Control {
                 .map_err(|problem| problem.detail),
             cursor,
         })
+    }
+
+    /// All jigs of the barclamps in use.
+    pub async fn jigs(&self, actor: &Actor) -> Result<Vec<JigView>, Problem> {
+        actor.require(Permission::Viewer)?;
+        jigs(&self.present().await?, None)
     }
 }
 
@@ -217,22 +278,51 @@ async fn load_states(
     Ok(())
 }
 
-/// Counts, by state, the steps of the deployment's own noderoles that have no chip. The query
-/// counts the hidden steps directly instead of subtracting the chips from a total. So no step
-/// counts twice if it changes between two queries. If all noderoles have chips, there is no query.
-async fn beyond(
+/// Counts, by role and state, the steps that have no chip. Returns those of the deployment's own
+/// noderoles together. The query counts the hidden steps directly instead of subtracting the chips
+/// from a total. So no step counts twice if it changes between two queries.
+async fn count_omitted(
     on: &mut PgConnection,
+    present: &Present,
     id: DeploymentId,
-    groups: &[BoardGroup],
+    groups: &mut [BoardGroup],
 ) -> Result<StateCounts, Problem> {
-    let own =
-        || groups.iter().filter(|group| group.of_ancestor.is_none()).flat_map(|group| &group.roles);
-    if own().all(|role| role.more == 0) {
-        return Ok(StateCounts::default());
+    let shown: Vec<NoderoleId> = groups
+        .iter()
+        .flat_map(|group| &group.roles)
+        .flat_map(|role| &role.noderoles)
+        .map(|chip| chip.noderole)
+        .collect();
+    let rows = store::runs::role_step_counts_except(on, id, &shown).await.map_err(from_store)?;
+    let mut own = StateCounts::default();
+    for row in rows {
+        let (of, counts) = (DeploymentId(row.deployment), step_counts(row.steps));
+        if of == id {
+            own = sum(own, counts);
+        }
+        let of = present.skeleton.deployments.get(&of).map(|found| &found.name);
+        let is_of = |group: &&mut BoardGroup| match &group.of_ancestor {
+            Some(ancestor) => Some(ancestor) == of && row.deployment != id.0,
+            None => row.deployment == id.0,
+        };
+        let mut roles = groups.iter_mut().filter(is_of).flat_map(|group| &mut group.roles);
+        if let Some(role) = roles.find(|role| role.role.as_str() == row.role) {
+            role.omitted = counts;
+        }
     }
-    let shown: Vec<NoderoleId> =
-        own().flat_map(|role| &role.noderoles).map(|chip| chip.noderole).collect();
-    store::runs::step_counts_except(on, id, &shown).await.map(step_counts).map_err(from_store)
+    Ok(own)
+}
+
+fn sum(a: StateCounts, b: StateCounts) -> StateCounts {
+    StateCounts {
+        blocked: a.blocked + b.blocked,
+        todo: a.todo + b.todo,
+        transition: a.transition + b.transition,
+        active: a.active + b.active,
+        error: a.error + b.error,
+        stale: a.stale + b.stale,
+        unchecked: a.unchecked + b.unchecked,
+    }
 }
 
 /// The nearest hold: the deployment's own, or that of the nearest ancestor.
@@ -255,15 +345,20 @@ impl<'a> BoardInput<'a> {
         names: Names<'a>,
     ) -> Self {
         let drawn = planned.map(PlanIndex::of).unwrap_or_default();
-        Self { present, deployment, planned, alive: alive.into_iter().collect(), names, drawn }
+        Self {
+            present,
+            deployment,
+            planned,
+            alive: alive.into_iter().collect(),
+            names,
+            drawn,
+            unfinished: Unfinished::default(),
+            edits: &[],
+        }
     }
 
     fn role(&self, content: Hash) -> Result<&Role, Problem> {
-        let found = self.present.catalog.role(content);
-        found.map(|role| &**role).map_err(|error| {
-            tracing::error!(%error, "a pinned role is not in the catalog");
-            Problem::internal()
-        })
+        role_content(self.present, content)
     }
 
     /// Roles that can be bound in this deployment, with their content; `true` if the draft adds the
@@ -286,7 +381,8 @@ impl<'a> BoardInput<'a> {
             let role = self.role(content)?;
             let chips =
                 self.chips(self.shown(self.deployment, &name, false), MAX_NODEROLES_PER_CELL);
-            let row = self.row(role, proposed, true, self.role_data(&name), chips);
+            let (data, data_by) = self.role_data(&name);
+            let row = BoardRole { data_by, ..self.row(role, proposed, true, data, chips) };
             own.entry(role.barclamp.clone()).or_default().push(row);
         }
         let mut groups: Vec<BoardGroup> = own
@@ -325,7 +421,8 @@ impl<'a> BoardInput<'a> {
         Ok(groups.into_iter().map(group).collect())
     }
 
-    /// Noderoles of a role, the draft's included, in the order of their nodes' names.
+    /// Noderoles of a role, the draft's included: those that failed first, then in the order of
+    /// their nodes' names.
     fn shown(
         &self,
         deployment: DeploymentId,
@@ -353,7 +450,12 @@ impl<'a> BoardInput<'a> {
             proposed: Some(self.drawn.brought.get(&b.id).cloned()),
         });
         let mut all: Vec<PlacedNoderole> = known.chain(new).collect();
-        all.sort_by(|a, b| (&a.fqdn, &a.key).cmp(&(&b.fqdn, &b.key)));
+        if let Some(only) = &self.unfinished.only {
+            // Additions of the draft are not ACTIVE either.
+            all.retain(|noderole| noderole.proposed.is_some() || only.contains(&noderole.id()));
+        }
+        let is_fine = |noderole: &PlacedNoderole| !self.unfinished.failed.contains(&noderole.id());
+        all.sort_by(|a, b| (is_fine(a), &a.fqdn, &a.key).cmp(&(is_fine(b), &b.fqdn, &b.key)));
         all
     }
 
@@ -386,16 +488,19 @@ impl<'a> BoardInput<'a> {
         (shown.into_iter().take(limit).map(chip).collect(), more)
     }
 
-    fn role_data(&self, role: &RoleName) -> Value {
+    /// The data of a role, and the author of the edit in the draft that sets it.
+    fn role_data(&self, role: &RoleName) -> (Value, Option<String>) {
         let mut drafts = self.planned.into_iter().flat_map(|p| &p.effects.role_data);
         let draft = drafts.rfind(|d| d.deployment == self.deployment && d.role == *role);
+        let by = draft.and_then(|draft| author_of(self.edits, draft.why.edit()));
         let known = self
             .present
             .blueprint
             .deployments
             .get(&self.deployment)
             .and_then(|d| d.doc.roles.get(role));
-        draft.map(|d| &d.data).or(known.map(|k| &k.data)).cloned().unwrap_or_else(|| json!({}))
+        let data = draft.map(|d| &d.data).or(known.map(|k| &k.data)).cloned();
+        (data.unwrap_or_else(|| json!({})), by)
     }
 
     fn row(
@@ -415,16 +520,31 @@ impl<'a> BoardInput<'a> {
                 && !matches!(role.jig_class, JigClass::Other(_)),
             proposed,
             data,
+            data_by: None,
             defaults: engine::data::mask(&role.template),
             attribs: attribs(role),
             noderoles: chips,
             more,
+            omitted: StateCounts::default(),
         }
+    }
+
+    /// The nodes that the tray lists, and the number of further nodes.
+    fn tray(&self) -> Result<(Vec<TrayNode>, usize), Problem> {
+        let mut tray = self.tray_nodes()?;
+        // If the tray is too small, nodes without noderoles take precedence: most people look for
+        // these.
+        tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));
+        let more = tray.len().saturating_sub(MAX_TRAY_NODES);
+        tray.truncate(MAX_TRAY_NODES);
+        // The tray is sorted by name only, so that binding a node does not move it.
+        tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
+        Ok((tray, more))
     }
 
     /// Nodes that can be bound in this deployment: its own nodes and those of its ancestors, with
     /// the draft's moves applied.
-    fn tray(&self) -> Result<(Vec<TrayNode>, usize), Problem> {
+    fn tray_nodes(&self) -> Result<Vec<TrayNode>, Problem> {
         let chain = self.present.skeleton.chain(self.deployment);
         let moved: BTreeMap<NodeId, DeploymentId> = self
             .planned
@@ -463,14 +583,7 @@ impl<'a> BoardInput<'a> {
                     .saturating_sub(removed_counts.get(id).copied().unwrap_or(0)),
             });
         }
-        // If the tray is too small, nodes without noderoles take precedence: most people look for
-        // these.
-        tray.sort_by(|a, b| (a.noderoles > 0, &a.fqdn).cmp(&(b.noderoles > 0, &b.fqdn)));
-        let more = tray.len().saturating_sub(MAX_TRAY_NODES);
-        tray.truncate(MAX_TRAY_NODES);
-        // The tray is sorted by name only, so that binding a node does not move it.
-        tray.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
-        Ok((tray, more))
+        Ok(tray)
     }
 
     /// This deployment and its descendants, with the draft applied.
@@ -497,43 +610,6 @@ impl<'a> BoardInput<'a> {
             (a.id != self.deployment, &a.name).cmp(&(b.id != self.deployment, &b.name))
         });
         Ok(places)
-    }
-
-    /// All jigs of the barclamps in use, with the draft's switches applied.
-    fn jigs(&self) -> Result<Vec<JigView>, Problem> {
-        let Some(planned) = self.planned else { return Ok(Vec::new()) };
-        let skeleton = &self.present.skeleton;
-        let pins =
-            skeleton.deployments.values().flat_map(|deployment| deployment.barclamps.values());
-        let pins: BTreeSet<Hash> =
-            pins.copied().chain(planned.effects.barclamps.iter().map(|pin| pin.version)).collect();
-        let mut jigs: BTreeMap<JigName, usize> = BTreeMap::new();
-        for barclamp in pins.into_iter().filter_map(|pin| self.present.catalog.barclamp(pin).ok()) {
-            for jig in barclamp.jigs.keys() {
-                jigs.entry(jig.clone()).or_default();
-            }
-            for content in barclamp.roles.values() {
-                *jigs.entry(self.role(*content)?.jig.clone()).or_default() += 1;
-            }
-        }
-        let mut off: BTreeSet<JigName> = skeleton
-            .deployments
-            .values()
-            .flat_map(|deployment| deployment.inactive_jigs.iter().cloned())
-            .collect();
-        for switch in &planned.effects.jigs {
-            match switch.active {
-                true => off.remove(&switch.jig),
-                false => off.insert(switch.jig.clone()),
-            };
-        }
-        for jig in &off {
-            jigs.entry(jig.clone()).or_default();
-        }
-        Ok(jigs
-            .into_iter()
-            .map(|(jig, roles)| JigView { active: !off.contains(&jig), jig, roles })
-            .collect())
     }
 
     /// Roles that the proposal makes available in the deployment and that the deployment does not
@@ -617,4 +693,41 @@ fn traits(role: &Role) -> Vec<String> {
         traits.push("destructive".into());
     }
     traits
+}
+
+fn role_content(present: &Present, content: Hash) -> Result<&Role, Problem> {
+    present.catalog.role(content).map(|role| &**role).map_err(|error| {
+        tracing::error!(%error, "a pinned role is not in the catalog");
+        Problem::internal()
+    })
+}
+
+/// All jigs of the barclamps in use, with the draft's switches applied.
+fn jigs(present: &Present, draft: Option<&Effects>) -> Result<Vec<JigView>, Problem> {
+    let deployments = || present.skeleton.deployments.values();
+    let pins = deployments().flat_map(|deployment| deployment.barclamps.values()).copied();
+    let drafted = draft.into_iter().flat_map(|effects| &effects.barclamps).map(|pin| pin.version);
+    let pins: BTreeSet<Hash> = pins.chain(drafted).collect();
+    let mut jigs: BTreeMap<JigName, usize> = BTreeMap::new();
+    for barclamp in pins.into_iter().filter_map(|pin| present.catalog.barclamp(pin).ok()) {
+        for jig in barclamp.jigs.keys() {
+            jigs.entry(jig.clone()).or_default();
+        }
+        for content in barclamp.roles.values() {
+            *jigs.entry(role_content(present, *content)?.jig.clone()).or_default() += 1;
+        }
+    }
+    let mut off: BTreeSet<JigName> =
+        deployments().flat_map(|deployment| deployment.inactive_jigs.iter().cloned()).collect();
+    for switch in draft.into_iter().flat_map(|effects| &effects.jigs) {
+        match switch.active {
+            true => off.remove(&switch.jig),
+            false => off.insert(switch.jig.clone()),
+        };
+    }
+    for jig in &off {
+        jigs.entry(jig.clone()).or_default();
+    }
+    let view = |(jig, roles)| JigView { active: !off.contains(&jig), jig, roles };
+    Ok(jigs.into_iter().map(view).collect())
 }

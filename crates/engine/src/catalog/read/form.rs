@@ -14,13 +14,15 @@ use serde_json::{Map, Value};
 use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted, unseen};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
 use super::{
-    MAX_BACKOFF, MAX_CONCURRENCY, MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts,
+    CHECK_INTERVALS, MAX_BACKOFF, MAX_CHECK_FAILURES, MAX_CHECK_TIMEOUT, MAX_CONCURRENCY,
+    MAX_PRIORITY, MAX_RETRIES, MAX_TIMEOUT, Source, scripts,
 };
 use crate::canonical::{Hash, Object};
 use crate::catalog::version;
 use crate::catalog::{
-    Attrib, ConcurrencyGroup, ConcurrencyGroupMode, Flags, JigClass, Join, JoinAfter, JoinNeed,
-    MAX_ROLES, Needs, OnChange, OnError, OnInput, Place, RunPolicy, Script,
+    Attrib, Check, ConcurrencyGroup, ConcurrencyGroupMode, Flags, JigClass, Join, JoinAfter,
+    JoinNeed, MAX_ROLES, Needs, OnChange, OnError, OnFailure, OnInput, OnReturn, Place, RunPolicy,
+    Script,
 };
 use crate::data::schema::{misfits, schema_defects};
 use crate::ids::{
@@ -194,9 +196,11 @@ const ROLE: Keys = Keys {
         "on-change",
         "on-input",
         "reads",
+        "on-return",
         "join",
         "actions",
         "scripts",
+        "check",
     ],
     kept: &["documentation", "icon", "type", "events", "attaches", "notes"],
     dropped: &[],
@@ -214,6 +218,13 @@ const WANTED_ATTRIB: Keys = Keys { own: &["name"], kept: &[], dropped: &["at"], 
 
 const CONCURRENCY_GROUP: Keys =
     Keys { own: &["name", "max-running", "mode"], kept: &[], dropped: &[], foreign: &[] };
+
+const CHECK: Keys = Keys {
+    own: &["script", "interval", "timeout", "failures", "on-failure"],
+    kept: &[],
+    dropped: &[],
+    foreign: &[],
+};
 
 const JOIN: Keys = Keys { own: &["need", "after"], kept: &[], dropped: &[], foreign: &[] };
 
@@ -634,8 +645,14 @@ impl Reader<'_> {
         };
         let flags = self.flags(entries, &owner, name.at);
         let actions = self.actions(entries, &owner);
-        let mut of_role = self.scripts(entries, &owner, &name, scripts);
+        let check = self.check(entries, &owner, &name, scripts);
+        let check_script = check.as_ref().map(|(_, script)| script);
+        let mut of_role = self.scripts(entries, &owner, &name, scripts, check_script);
         of_role.extend(self.action_scripts(&actions, &name, scripts));
+        of_role.extend(check_script.map(|script| Script {
+            name: format!("check/{}", script.name.strip_prefix("check/").unwrap_or(&script.name)),
+            ..script.clone()
+        }));
         let role = DraftRole {
             at: name.at,
             description: self.text_or_empty(entries, &owner, "description"),
@@ -647,7 +664,10 @@ impl Reader<'_> {
             wants: self.wants(entries, &owner),
             template: Value::Object(template),
             attribs: self.attribs(entries, &owner),
-            run: self.run_policy(entries, &owner, &name.value),
+            run: RunPolicy {
+                check: check.map(|(check, _)| check),
+                ..self.run_policy(entries, &owner, &name.value)
+            },
             actions: actions.into_iter().map(|action| action.value).collect(),
             scripts: of_role,
             metadata,
@@ -778,9 +798,12 @@ impl Reader<'_> {
         owner: &str,
         role: &Named<RoleName>,
         folder: &mut scripts::ScriptFolder<'_>,
+        check: Option<&Script>,
     ) -> Vec<Script> {
         let Some(node) = get(entries, "scripts") else {
-            return folder.all_of(&role.value, self);
+            let mut scripts = folder.all_of(&role.value, self);
+            scripts.retain(|script| check.is_none_or(|check| check.name != script.name));
+            return scripts;
         };
         let mut scripts: Vec<Script> = Vec::new();
         for node in self.list(node, owner, "scripts") {
@@ -915,6 +938,11 @@ impl Reader<'_> {
         let on_change = [("rerun", OnChange::Rerun), ("keep", OnChange::Keep)];
         let on_input =
             [("rerun", OnInput::Rerun), ("report", OnInput::Report), ("ignore", OnInput::Ignore)];
+        let on_return = [
+            ("after-restart", OnReturn::AfterRestart),
+            ("always", OnReturn::Always),
+            ("never", OnReturn::Never),
+        ];
         RunPolicy {
             needs: self.word(entries, owner, "needs", &needs).unwrap_or(defaults.needs),
             place: self.word(entries, owner, "place", &place).unwrap_or(defaults.place),
@@ -926,6 +954,9 @@ impl Reader<'_> {
                 .unwrap_or(defaults.on_change),
             on_input: self.word(entries, owner, "on-input", &on_input).unwrap_or(defaults.on_input),
             reads: self.read_paths(entries, owner),
+            on_return: self
+                .word(entries, owner, "on-return", &on_return)
+                .unwrap_or(defaults.on_return),
             retries: self
                 .number(entries, owner, "retries", 0..=MAX_RETRIES)
                 .unwrap_or(defaults.retries),
@@ -937,7 +968,49 @@ impl Reader<'_> {
                 .unwrap_or(defaults.timeout),
             join: self.join(entries, owner).unwrap_or(defaults.join),
             priority: self.priority(entries, owner).unwrap_or(defaults.priority),
+            check: None,
         }
+    }
+
+    /// The check of a role, with its script under the name in the file. The script is a file like
+    /// those of `scripts`. If the role lists no scripts, a check is not one of them.
+    fn check(
+        &mut self,
+        entries: &[Entry],
+        owner: &str,
+        role: &Named<RoleName>,
+        folder: &mut scripts::ScriptFolder<'_>,
+    ) -> Option<(Check, Script)> {
+        let node = get(entries, "check")?;
+        let owner = format!("the check of {owner}");
+        let entries = self.map(node, &owner)?;
+        self.check_keys(entries, &owner, &CHECK);
+        let on_failure = [("rerun", OnFailure::Rerun), ("report", OnFailure::Report)];
+        let interval = self
+            .seconds(entries, &owner, "interval", CHECK_INTERVALS)
+            .unwrap_or(Check::DEFAULT.interval);
+        let longest = interval.min(MAX_CHECK_TIMEOUT);
+        let check = Check {
+            interval,
+            timeout: self
+                .seconds(entries, &owner, "timeout", 1..=longest)
+                .unwrap_or(Check::DEFAULT.timeout.min(longest)),
+            failures: self
+                .number(entries, &owner, "failures", 1..=MAX_CHECK_FAILURES)
+                .unwrap_or(Check::DEFAULT.failures),
+            on_failure: self
+                .word(entries, &owner, "on-failure", &on_failure)
+                .unwrap_or(Check::DEFAULT.on_failure),
+        };
+        let Some(script) = get(entries, "script") else {
+            let what =
+                format!("The script of {owner} is missing. Name a file of the role's scripts");
+            self.error(node.at, what);
+            return None;
+        };
+        let file = self.text(script, &owner, "script")?;
+        let script = folder.one_of(&role.value, file, script.at, self)?;
+        Some((check, Script { name: file.to_owned(), action: ActionName::check(), ..script }))
     }
 
     fn concurrency_group(

@@ -576,6 +576,14 @@ impl<'a> Linker<'a> {
             let near = self.report.nearest(self.absent(), role.jig.value.as_str(), known);
             return self.say(self.absent(), file, role.jig.at, what, near);
         };
+        if role.run.check.is_some() && class != JigClass::Script {
+            let what = format!(
+                "Role \"{}\" has a check, but its jig \"{}\" runs no scripts. Remove the check, or use \
+                 a jig with class: script",
+                role.name, role.jig.value
+            );
+            self.error(file, role.at, what);
+        }
         let has_scripts = !role.scripts.is_empty();
         let runs_scripts = role.scripts.iter().any(|script| script.action.is_run());
         self.check_actions(file, role, &class);

@@ -33,6 +33,7 @@ mod scripts;
 mod yaml;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 pub use finding::{At, Finding, Findings, Severity};
 pub use form::Draft;
@@ -61,6 +62,12 @@ pub const MAX_TIMEOUT: u32 = 7 * 24 * 3600;
 pub const MAX_BACKOFF: u32 = 3600;
 /// Maximum number of retries of a step.
 pub const MAX_RETRIES: u32 = 100;
+/// The intervals of a check, in seconds.
+pub const CHECK_INTERVALS: RangeInclusive<u32> = 5..=24 * 3600;
+/// The longest timeout of a check, in seconds.
+pub const MAX_CHECK_TIMEOUT: u32 = 300;
+/// Maximum number of failures of a check before it has an effect.
+pub const MAX_CHECK_FAILURES: u32 = 100;
 /// Maximum absolute value of a priority.
 pub const MAX_PRIORITY: i32 = 100;
 /// Maximum number of running steps that a concurrency group can allow.

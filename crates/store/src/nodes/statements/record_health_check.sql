@@ -1,5 +1,6 @@
 WITH counted AS (UPDATE node SET contradicting_checks = $2, last_seen_at = CASE WHEN $3 THEN now() ELSE last_seen_at END,
-       boot_id = coalesce(boot_id, $9) WHERE id = $1),
+       -- The boot id of a dead node is the one from before its death.
+       boot_id = CASE WHEN alive THEN coalesce(boot_id, $9) ELSE boot_id END WHERE id = $1),
      last AS (SELECT reached, address, detail, attempts FROM health_check WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
      old AS (DELETE FROM health_check l WHERE node_id = $1 AND at <= (
        SELECT at FROM health_check WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)

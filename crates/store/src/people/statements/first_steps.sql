@@ -8,7 +8,13 @@ own AS (SELECT d.name FROM proposal p JOIN deployment d ON d.id = p.deployment_i
   ORDER BY p.id DESC LIMIT 1),
 acts AS MATERIALIZED (SELECT a.at, a.action, a.subject FROM audit a, demo WHERE a.actor = $1 AND a.id > demo.id
   ORDER BY a.id DESC LIMIT 200),
-line AS MATERIALIZED (SELECT t.number FROM mine JOIN blueprint t ON t.review_id = mine.id ORDER BY t.number DESC LIMIT 20),
+theirs AS MATERIALIZED (SELECT DISTINCT a.action, a.review AS id FROM (
+    SELECT action, CASE WHEN action IN ('review.verdict', 'review.commit') THEN subject::bigint END AS review
+    FROM acts) a
+  WHERE NOT EXISTS (SELECT FROM review_author w WHERE w.review_id = a.review AND w.person_id = $1)),
+line AS MATERIALIZED (SELECT t.number FROM (
+    SELECT id FROM mine UNION SELECT id FROM theirs WHERE action = 'review.commit') m
+  JOIN blueprint t ON t.review_id = m.id ORDER BY t.number DESC LIMIT 20),
 asked AS (SELECT s.id, s.noderole_id FROM line JOIN step s ON s.generation = line.number LIMIT 1000),
 walked AS MATERIALIZED (SELECT r.*, asked.noderole_id FROM asked,
   LATERAL (SELECT r.step_id, r.id, r.generation, r.outcome, r.ended_at FROM run r
@@ -16,7 +22,8 @@ walked AS MATERIALIZED (SELECT r.*, asked.noderole_id FROM asked,
 SELECT EXISTS (SELECT FROM mine) OR EXISTS (SELECT FROM own)
     OR EXISTS (SELECT FROM acts WHERE action = 'proposal.edit') AS edited,
   (SELECT max(id) FROM mine) AS review,
-  EXISTS (SELECT FROM mine JOIN verdict v ON v.review_id = mine.id WHERE v.person_id <> $1) AS judged,
+  EXISTS (SELECT FROM mine JOIN verdict v ON v.review_id = mine.id WHERE v.person_id <> $1)
+    OR EXISTS (SELECT FROM theirs WHERE action = 'review.verdict') AS judged,
   EXISTS (SELECT FROM line) AS committed,
   EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation WHERE w.outcome IS NOT NULL) AS ran,
   EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation WHERE w.outcome = 'failed' AND (

@@ -43,6 +43,7 @@ CROSS JOIN LATERAL (
   FROM disruption_budget_admission() u JOIN disruption_budget b ON b.id = u.id
   WHERE a.budget AND u.free <= 0 AND u.id = ANY (s.disruption_budget_ids)
     AND (u.id, s.node_id) NOT IN (SELECT m.disruption_budget_id, m.node_id FROM down_nodes() m)
+    AND (u.id, s.id) NOT IN (SELECT w.disruption_budget_id, w.step_id FROM awaited_steps() w)
   UNION ALL
   SELECT jsonb_build_object('rule', CASE WHEN a.chunk THEN 'chunk' ELSE 'concurrency_group' END, 'group', name.concurrency_group,
       'running', count(*), 'by', (array_agg(o.step_id ORDER BY o.id))[:3])
@@ -57,7 +58,10 @@ CROSS JOIN LATERAL (
   FROM step i JOIN run o ON o.step_id = i.id AND o.ended_at IS NULL
   WHERE a.other_action AND i.noderole_id = s.noderole_id AND i.id <> s.id
   UNION ALL
-  SELECT jsonb_build_object('rule', 'room', 'running', e.running, 'limit', $1::bigint, 'capacity', e.capacity), 0
+  SELECT jsonb_build_object('rule', 'miscounted'), 0 WHERE a.reason = 'unknown' AND NOT a.unknown
+  UNION ALL
+  SELECT jsonb_build_object('rule', 'room', 'running', e.running, 'draining', e.draining,
+      'limit', $1::bigint, 'capacity', e.capacity), 0
   FROM run_admission($1) e WHERE a.no_worker OR a.room
 ) r
 WHERE a.step_id = ANY ($2) AND a.state = 'todo'

@@ -38,12 +38,15 @@ one_each AS (
   FROM one_action
   ORDER BY CASE WHEN exclusive THEN node_id ELSE id END, priority DESC, since, rank, id
 ),
--- Steps on nodes that would exceed a disruption budget.
+-- Steps on nodes that would exceed a disruption budget. The first awaited step may.
 over AS (
   SELECT x.id FROM (
     SELECT o.id, r.free,
-      dense_rank() OVER (PARTITION BY b.id ORDER BY n.priority DESC, n.since, n.rank, n.id) AS place
+      dense_rank() OVER (PARTITION BY b.id ORDER BY n.priority DESC, n.since, n.rank, n.id) AS place,
+      a.step_id IS NOT NULL AND 1 = row_number() OVER (
+        PARTITION BY b.id, a.step_id IS NULL ORDER BY o.priority DESC, o.since, o.rank, o.id) AS may_exceed
     FROM one_each o CROSS JOIN LATERAL unnest(o.disruption_budget_ids) AS b (id) JOIN disruption_budget_admission() r ON r.id = b.id
+    LEFT JOIN awaited_steps() a ON a.disruption_budget_id = b.id AND a.step_id = o.id
     -- All steps of a node have the position of its first one.
     CROSS JOIN LATERAL (
       SELECT f.priority, f.since, f.rank, f.id FROM one_each f
@@ -52,7 +55,7 @@ over AS (
     ) n
     WHERE o.disruption_budget_ids <> '{}'
       AND NOT EXISTS (SELECT FROM down_nodes() d WHERE d.disruption_budget_id = b.id AND d.node_id = o.node_id)
-  ) x WHERE x.place > x.free
+  ) x WHERE x.place > x.free AND NOT x.may_exceed
 ),
 -- Deployments take turns: the position of a step is the number of runs and earlier steps of its
 -- deployment.
@@ -70,8 +73,7 @@ pick AS MATERIALIZED (
 ),
 locked AS MATERIALIZED (
   SELECT s.id FROM step s WHERE s.id IN (SELECT id FROM pick) AND s.state = 'todo' AND s.node_fits
-    -- The guard on runs checks this too. Without it, one step with a wrong count would block all
-    -- others.
+    -- step_admission checked it before. Here it also keeps the planner from reading all noderoles.
     AND join_holds(s.id, s.join_kind, s.join_n, s.join_after)
   ORDER BY s.rank, s.id FOR UPDATE
 ),

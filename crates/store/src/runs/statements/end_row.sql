@@ -6,7 +6,7 @@ WITH open AS (
     WHEN 'janitor of queued' THEN r.state = 'queued' AND r.lease_until < now()
     ELSE r.lease_until < now() END
   FOR UPDATE)
-UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(), {returned}
+UPDATE run r SET state = 'ended', ended_at = now(), {returned}
   outcome = CASE WHEN open.cancel_requested AND $4 <> 'succeeded' THEN 'canceled' ELSE $4 END,
   error = CASE WHEN $4 = 'succeeded' THEN NULL ELSE coalesce(open.cancel, $5) END
 FROM open JOIN run o ON o.id = open.id JOIN step s ON s.id = o.step_id

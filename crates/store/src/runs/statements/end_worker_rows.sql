@@ -5,7 +5,7 @@ open AS (
   SELECT r.id, r.cancel_requested, CASE WHEN r.cancel_requested THEN r.error END AS cancel
   FROM run r WHERE r.id = ANY($2) AND r.ended_at IS NULL AND r.worker_id = $1 AND r.state = 'running'
   ORDER BY r.id FOR UPDATE)
-UPDATE run r SET state = 'ended', ended_at = now(), lease_until = now(),
+UPDATE run r SET state = 'ended', ended_at = now(),
   result = CASE WHEN nd.removed_in IS NULL THEN reported.result END, result_bytes = reported.bytes,
   outcome = CASE WHEN open.cancel_requested AND reported.outcome <> 'succeeded' THEN 'canceled' ELSE reported.outcome END,
   error = CASE WHEN reported.outcome = 'succeeded' THEN NULL ELSE coalesce(open.cancel, reported.error) END

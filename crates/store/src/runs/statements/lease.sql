@@ -10,7 +10,8 @@ queued AS MATERIALIZED (
   JOIN concurrency_group l ON l.id = r.concurrency_group_id JOIN jig j ON j.name = s.jig
   JOIN node n ON n.id = r.node_id CROSS JOIN head h
   WHERE r.state = 'queued' AND j.class = ANY($2)
-    AND EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed')
+    AND EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed'
+      AND w.drain_since IS NULL)
   ORDER BY r.id LIMIT $3 FOR UPDATE OF r SKIP LOCKED),
 leased AS (
   UPDATE run r SET state = 'running', worker_id = $1, started_at = now(),

@@ -1,0 +1,89 @@
+//! Deployments as a resource: created and removed via proposals.
+
+use axum::http::Method;
+use serde_json::json;
+
+use super::*;
+
+impl TestServer {
+    async fn remove_deployment(&self, name: &str, cookie: &str) -> Answer {
+        let request = self.post(&format!("/api/v1/deployments/{name}")).method(Method::DELETE);
+        self.ask(request.header(header::COOKIE, cookie).body(Body::empty()).expect("a request"))
+            .await
+    }
+
+    /// Approves and commits an open proposal.
+    async fn commit_proposal(&self, made: &Value, ada: &str, cy: &str, name: &str) {
+        let proposal = made["proposal"].as_i64().expect("a proposal");
+        let version = made["version"].as_i64().expect("a version");
+        let review = self.submit(ada, (proposal, version)).await;
+        let approve = json!({"kind": "approve", "reason": "fine"});
+        self.tell(&format!("/api/v1/reviews/{review}/verdicts"), cy, approve).await.json();
+        let name = json!({"name": name});
+        self.tell(&format!("/api/v1/reviews/{review}/commit"), ada, name).await.json();
+    }
+}
+
+#[tokio::test]
+async fn deployment_is_created_and_removed_via_proposals() {
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let cy = server.person("cy", [Permission::Reviewer]).await;
+    let web = server.send_get("/api/v1/deployments/web", &ada).await;
+    assert!(web.header(header::ETAG).starts_with('"'));
+    let web = web.json();
+    assert_eq!(
+        (&web["name"], &web["parent"], &web["on_hold"], &web["priority"], &web["depth"]),
+        (&json!("web"), &json!("system"), &Value::Null, &json!(0), &json!(1))
+    );
+    let missing = server.send_get("/api/v1/deployments/wbe", &ada).await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    assert!(missing.problem()["detail"].as_str().is_some_and(|text| text.contains("\"web\"")));
+
+    let wish = json!({"name": "canary", "parent": "web"});
+    let made = server.tell("/api/v1/deployments", &ada, wish.clone()).await;
+    assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
+    let place = made.header(header::LOCATION).to_owned();
+    let made = made.json();
+    assert_eq!(place, format!("/api/v1/proposals/{}", made["proposal"]));
+    assert_eq!(
+        server.send_get("/api/v1/deployments/canary", &ada).await.status,
+        StatusCode::NOT_FOUND,
+        "nothing changes before the commit"
+    );
+    let twice = server.tell("/api/v1/deployments", &ada, wish).await;
+    assert_eq!(twice.problem()["code"], "edit_refused");
+    let more = server.tell("/api/v1/deployments", &ada, json!({"name": "blue", "parent": "web"}));
+    let more = more.await.json();
+    assert_eq!(more["proposal"], made["proposal"], "the open proposal is extended");
+    server.commit_proposal(&more, &ada, &cy, "web").await;
+    let canary = server.send_get("/api/v1/deployments/canary", &ada).await.json();
+    assert_eq!((&canary["id"], &canary["parent"]), (&made["id"], &json!("web")));
+
+    let gone = server.remove_deployment("canary", &ada).await;
+    assert_eq!(gone.status, StatusCode::CREATED, "{}", gone.text());
+    let gone = gone.json();
+    assert_eq!(gone["id"], made["id"]);
+    server.commit_proposal(&gone, &ada, &cy, "canary").await;
+    let missing = server.send_get("/api/v1/deployments/canary", &ada).await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn refused_deployment_edit_opens_no_proposal() {
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let ada = server.cookie().await;
+    let proposals =
+        async || server.send_get("/api/v1/proposals", &ada).await.json()["proposals"].clone();
+    let before = proposals().await;
+    for name in ["system", "web"] {
+        let wish = json!({"name": "edge", "parent": name});
+        assert_eq!(server.tell("/api/v1/deployments", &ada, wish).await.status.as_u16(), 422);
+    }
+    assert_eq!(server.remove_deployment("system", &ada).await.status.as_u16(), 422);
+    assert_eq!(proposals().await, before);
+    let wish = json!({"name": "x", "parent": "nowhere"});
+    assert_eq!(server.tell("/api/v1/deployments", &ada, wish).await.status, StatusCode::NOT_FOUND);
+}
