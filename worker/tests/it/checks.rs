@@ -20,12 +20,12 @@ const POLICY: Check = Check { interval: 5, timeout: 5, failures: 1, on_failure: 
 /// parent never collects it.
 const SERVICE: &str = "#!/bin/sh
 echo ran >>ran
-grep -qs '^State:[[:space:]]*[^Z]' \"/proc/$(cat pid 2>/dev/null)/status\" && exit 0
+grep -qs '^State:[[:space:]]*[RSD]' \"/proc/$(cat pid 2>/dev/null)/status\" && exit 0
 setsid sleep 1000 </dev/null >/dev/null 2>&1 &
 echo $! >pid
 ";
 const SERVICE_CHECK: &str = "#!/bin/sh
-grep -qs '^State:[[:space:]]*[^Z]' \"/proc/$(cat pid)/status\" || { echo 'the service is down' >&2; exit 1; }
+grep -qs '^State:[[:space:]]*[RSD]' \"/proc/$(cat pid)/status\" || { echo 'the service is down' >&2; exit 1; }
 ";
 /// Passes if the file `up` exists.
 const FILE: &str = "#!/bin/sh
