@@ -5,7 +5,7 @@
 // edges. It prints the size of the response, the time from a click to the response, from there to
 // boxes on the page (parsing, layout, drawing), and to the painted frame. It also prints frame
 // times while scrolling and zooming, one step per frame. Not a test, because the results depend on
-// the machine. docs/graph.md has some results.
+// the machine.
 
 import { brotliCompressSync } from 'node:zlib';
 import { openBrowser, openPage, visit } from './lib/browser.mjs';

@@ -46,7 +46,7 @@ const fileOf = (name, [width, scheme]) => `${name}-${width}${scheme === 'light' 
 const major = (browser) => browser.version().split('.')[0];
 
 /**
- * What this browser can do with baselines: `write`, `compare`, or the reason why it can't compare.
+ * The use of baselines in this browser: `write`, `compare`, or the reason why it can't compare.
  * The latter is no failure: the browser is the system's, and an update would break everyone's
  * tests.
  */

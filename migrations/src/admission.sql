@@ -61,7 +61,7 @@ LANGUAGE sql STABLE AS $$
     AND w.drain_since IS NULL
 $$;
 
--- What limits all steps. free: the number of runs that may start. draining: the open runs of
+-- The limit of all steps. free: the number of runs that may start. draining: the open runs of
 -- draining workers. They count for the limit, but use no slot of the capacity.
 CREATE OR REPLACE FUNCTION run_admission(run_limit bigint)
 RETURNS TABLE (
@@ -80,7 +80,7 @@ LANGUAGE sql STABLE AS $$
   ) r
 $$;
 
--- What limits the steps of a concurrency group. A chunk starts after the previous one has ended. A
+-- The limit of the steps in each concurrency group. A chunk starts after the previous one has ended. A
 -- rolling group refills at once. free: the number of runs that may start; NULL: no limit.
 CREATE OR REPLACE FUNCTION concurrency_group_admission()
 RETURNS TABLE (

@@ -12,7 +12,8 @@
 //!
 //! External links are not checked, so this needs no network.
 //!
-//! The check also builds the book. If mdBook is not available, it prints a message and passes.
+//! `cargo xtask book` also builds the book, and fails without mdBook. The lint reports the build as
+//! skipped then (`crate::lint::skipped`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -57,17 +58,17 @@ pub(crate) fn check(tree: &Tree) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whether mdBook is installed or can be installed. If not, its script prints the reason.
+pub(crate) fn is_mdbook_available(tree: &Tree) -> bool {
+    Step::new(tree, tree.path("scripts/mdbook")).arg("--version").output().is_ok()
+}
+
 /// Builds the book into `target/book`.
 ///
 /// # Errors
-/// If mdBook fails.
+/// If mdBook is missing or fails.
 pub(crate) fn build(tree: &Tree) -> anyhow::Result<()> {
-    let mdbook = || Step::new(tree, tree.path("scripts/mdbook"));
-    // The script has printed the reason.
-    if mdbook().arg("--version").output().is_err() {
-        return Ok(());
-    }
-    mdbook().args(["build", BOOK_FOLDER]).run()
+    Step::new(tree, tree.path("scripts/mdbook")).args(["build", BOOK_FOLDER]).run()
 }
 
 /// Chapters that the table of contents does not list exactly once.

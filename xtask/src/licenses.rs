@@ -6,6 +6,10 @@
 //! expression that the allowed licenses satisfy. Nothing is downloaded, because the setup has done
 //! that.
 //!
+//! cargo-deny itself is not used: it does not read npm packages, and `make test` would have to
+//! download and compile it. Both evaluate license expressions with the crate `spdx`. Advisories need
+//! the network, so this does not check them: run `cargo deny check advisories`.
+//!
 //! `deny.toml` also lists crates of which only one version may be in the tree. For example, two
 //! versions of the database driver or the runtime would not share connections and tasks.
 

@@ -148,10 +148,7 @@ impl Run<'_> {
 fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     let mut skipped = Vec::new();
     if ran.0.contains_key(&Part::Lint) {
-        let cache = tree.cache().unwrap_or_default();
-        skipped.push(hadolint_skipped("hadolint", &tree.path("scripts/hadolint"), &cache));
-        skipped.push(promtool_skipped("promtool"));
-        skipped.push(mdbook_skipped("mdbook", &tree.path("scripts/mdbook"), &cache));
+        skipped.extend(lint::skipped(tree).into_iter().map(Some));
     }
     if ran.0.contains_key(&Part::Native) {
         let corpus = env::var_os("GANTRY_CORPUS")
@@ -170,38 +167,6 @@ fn skipped(tree: &Tree, ran: &Times) -> Vec<String> {
     skipped.into_iter().flatten().collect()
 }
 
-/// Without hadolint, and if pip can't install it, the container file is not linted.
-fn hadolint_skipped(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
-    is_tool_missing(in_path, "hadolint", script, cache).then(|| {
-        "skipped: the container file was not linted (hadolint is not here, and pip did not bring it)".to_owned()
-    })
-}
-
-/// Without promtool, the rules for Prometheus are not checked.
-fn promtool_skipped(in_path: &str) -> Option<String> {
-    Command::new(in_path).arg("--version").output().err().map(|_| {
-        "skipped: the rules of Prometheus were not checked (promtool is not here)".to_owned()
-    })
-}
-
-/// Without mdBook, and if cargo can't install it, the book is not built.
-fn mdbook_skipped(in_path: &str, script: &Path, cache: &Path) -> Option<String> {
-    is_tool_missing(in_path, "mdbook", script, cache).then(|| {
-        "skipped: the book was not built (mdBook is not here, and cargo did not build it)"
-            .to_owned()
-    })
-}
-
-/// Whether a tool is neither in `PATH` nor in the cache of its script.
-fn is_tool_missing(in_path: &str, name: &str, script: &Path, cache: &Path) -> bool {
-    if Command::new(in_path).arg("--version").output().is_ok() {
-        return false;
-    }
-    let script = fs::read_to_string(script).unwrap_or_default();
-    let version = script.lines().find_map(|line| line.strip_prefix("version=")).unwrap_or_default();
-    !cache.join(format!("{name}-{version}/bin/{name}")).is_file()
-}
-
 /// If another major version of Chromium drew the screenshots, they are not compared.
 fn screenshots_skipped(chromium: &str, version_file: &Path) -> Option<String> {
     let expected_version = fs::read_to_string(version_file).unwrap_or_default();
@@ -217,7 +182,7 @@ fn screenshots_skipped(chromium: &str, version_file: &Path) -> Option<String> {
     let major = version.and_then(|version| version.split('.').next());
     (major != Some(expected_version.trim())).then(|| {
         format!(
-            "skipped: how pages look was not compared ({chromium}: {}; baselines in end2end/screenshots are of Chromium {})",
+            "skipped: screenshots were not compared ({chromium}: {}; baselines in end2end/screenshots are of Chromium {})",
             version_output.trim(),
             expected_version.trim()
         )
@@ -229,8 +194,8 @@ fn corpus_skipped(corpus: &Path) -> Option<String> {
     let files = corpus.join("opencrowbar");
     (!files.is_dir()).then(|| {
         format!(
-            "skipped: there is no {}, so the import of other systems' barclamps and the binding of their roles were not tried \
-             (GANTRY_CORPUS names the folder)",
+            "skipped: the import of other systems' barclamps was not tested ({} does not exist; set \
+             GANTRY_CORPUS to the folder)",
             files.display()
         )
     })
@@ -240,7 +205,8 @@ fn corpus_skipped(corpus: &Path) -> Option<String> {
 fn systemd_skipped(analyze: &str) -> Option<String> {
     let error = Command::new(analyze).arg("--version").output().err()?;
     Some(format!(
-        "skipped: whether systemd understands the packaged units was not asked ({analyze}: {error}; it takes Debian's systemd)"
+        "skipped: the packaged systemd units were not verified ({analyze}: {error}; install Debian's \
+         systemd)"
     ))
 }
 
@@ -260,8 +226,8 @@ fn mount_namespace_skipped(unshare: &str) -> Option<String> {
         Err(error) => error.to_string(),
     };
     Some(format!(
-        "skipped: no node had a small disk that was filled; files that may not grow stood for it ({unshare}: {reason}; it takes util-linux \
-         and a system that allows mount namespaces)"
+        "skipped: the test with a full disk; a file size limit replaced it ({unshare}: {reason}; it \
+         needs util-linux and a system that allows mount namespaces)"
     ))
 }
 
@@ -385,7 +351,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let skipped = corpus_skipped(folder.path()).expect("a line");
         assert!(
-            skipped.starts_with("skipped: there is no /") && skipped.contains("GANTRY_CORPUS"),
+            skipped.starts_with("skipped: the import of other")
+                && skipped.contains("GANTRY_CORPUS"),
             "{skipped}"
         );
         fs::create_dir(folder.path().join("opencrowbar")).expect("a folder");
@@ -395,7 +362,7 @@ mod tests {
     #[test]
     fn skipped_full_disk_test_is_reported() {
         let skipped = mount_namespace_skipped("/no/such/unshare").expect("a line");
-        assert!(skipped.starts_with("skipped: no node had a small disk"), "{skipped}");
+        assert!(skipped.starts_with("skipped: the test with a full disk"), "{skipped}");
         assert_eq!(mount_namespace_skipped("true"), None);
     }
 
@@ -403,34 +370,10 @@ mod tests {
     fn skipped_systemd_check_is_reported() {
         let skipped = systemd_skipped("/no/such/systemd-analyze").expect("a line");
         assert!(
-            skipped.starts_with("skipped: whether systemd understands the packaged units"),
+            skipped.starts_with("skipped: the packaged systemd units were not verified"),
             "{skipped}"
         );
         assert_eq!(systemd_skipped("true"), None);
-    }
-
-    #[test]
-    fn skipped_container_lint_is_reported() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let script = folder.path().join("script");
-        fs::write(&script, "set -e\nversion=1.2\n").expect("a file");
-        let skipped =
-            hadolint_skipped("/no/such/hadolint", &script, folder.path()).expect("a line");
-        assert!(skipped.starts_with("skipped: the container file was not linted"), "{skipped}");
-        fs::create_dir_all(folder.path().join("hadolint-1.2/bin")).expect("a folder");
-        fs::write(folder.path().join("hadolint-1.2/bin/hadolint"), "").expect("a file");
-        assert_eq!(hadolint_skipped("/no/such/hadolint", &script, folder.path()), None);
-        assert_eq!(hadolint_skipped("true", &script, Path::new("/no/such/cache")), None);
-    }
-
-    #[test]
-    fn skipped_book_build_is_reported() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let script = folder.path().join("script");
-        fs::write(&script, "version=0.5.4\n").expect("a file");
-        let skipped = mdbook_skipped("/no/such/mdbook", &script, folder.path()).expect("a line");
-        assert!(skipped.starts_with("skipped: the book was not built"), "{skipped}");
-        assert_eq!(mdbook_skipped("true", &script, folder.path()), None);
     }
 
     #[test]
@@ -447,7 +390,7 @@ mod tests {
         };
         assert_eq!(browser("148.0.1.2"), None);
         let skipped = browser("149.0.1.2").expect("a line");
-        assert!(skipped.starts_with("skipped: how pages look was not compared"), "{skipped}");
+        assert!(skipped.starts_with("skipped: screenshots were not compared"), "{skipped}");
         assert!(
             skipped.contains("Chromium 149.0.1.2") && skipped.ends_with("are of Chromium 148)"),
             "{skipped}"

@@ -69,8 +69,8 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
     }
     let count = found.len();
     let title = match count {
-        1 => "Edits of two authors conflict".to_owned(),
-        n => format!("Edits of different authors conflict {n} times"),
+        1 => "Edits of two authors clash".to_owned(),
+        n => format!("Edits of different authors clash {n} times"),
     };
     let line = |conflict: &ClashView| {
         let ClashView { earlier, earlier_by, later, later_by, about, .. } = conflict.clone();

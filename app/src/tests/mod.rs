@@ -1104,12 +1104,12 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
     });
     let page = get(&fake, "/deployments/web").await;
     page.says(&[
-        "Edits of two authors conflict",
+        "Edits of two authors clash",
         "Overridden by edit 2 of bo: the policy",
         "The later edit applies.",
     ]);
     get(&fake, "/reviews/128").await.says(&[
-        "Edits of two authors conflict",
+        "Edits of two authors clash",
         "the policy",
         "The later edit applies.",
     ]);

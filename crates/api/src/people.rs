@@ -424,7 +424,7 @@ pub struct EndedSessions {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TokenRequest {
-    /// Name that says what the token is for.
+    /// Name of the token, for people.
     pub name: String,
     /// Lifetime in days.
     #[serde(default = "default_days")]

@@ -21,8 +21,8 @@ pub struct ValuesQuery {
     pub find: String,
     /// Path of the last value of the previous page.
     pub after: Option<String>,
-    /// For a noderole: list its own values and those that others see of it. By default, list all
-    /// values that a run of it would see.
+    /// For a noderole: list only its own data and output, as other noderoles see them. By default,
+    /// list all values that a run of it would see.
     pub own: bool,
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct SignInOptions {
     /// File with a token (gantry_...), or - for standard input
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// File with a one-time link, which is used up, or - for standard input
+    /// File with a one-time link, which works only once, or - for standard input
     #[arg(long, value_name = "FILE")]
     link_file: Option<PathBuf>,
     /// Sign in with this name and a password from standard input

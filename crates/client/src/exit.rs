@@ -253,9 +253,15 @@ mod tests {
         };
         let said =
             numbers(EXIT_CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
-        let chapter = include_str!("../../../docs/cli.md");
-        let rows = chapter.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
-        assert_eq!(numbers(rows.collect()), said);
+        let chapters = [
+            include_str!("../../../docs/cli.md"),
+            include_str!("../../../docs/quick-reference.md"),
+        ];
+        for chapter in chapters {
+            let rows =
+                chapter.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
+            assert_eq!(numbers(rows.collect()), said);
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::*;
 const PASSWORD: &str = "canary-password-aurora-4711";
 const WRONG_PASSWORD: &str = "canary-guess-borealis-4712";
 
-/// Where each credential was found, and the source of each expected one.
+/// The credentials that were found, with their places, and the source of each expected one.
 struct LeakCheck {
     server: TestServer,
     canaries: Vec<(&'static str, String)>,

@@ -113,7 +113,7 @@ async fn abandoned_claim_expires() {
         later.text()
     );
 
-    // Of concurrent requests, one is executed. The others get its response or a 409.
+    // One of the concurrent requests is executed. The others get its response or a 409.
     let (add, mut made, mut seen) = (node("n7"), 0, 0);
     let all = (0..8).map(|_| server.keyed(NODES, &ada, "many", add.clone()));
     for answer in futures::future::join_all(all).await {

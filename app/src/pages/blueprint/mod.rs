@@ -142,7 +142,7 @@ fn Summary(progress: RwSignal<BlueprintProgress>) -> impl IntoView {
                 "Nothing starts by itself. The list of pending steps shows who or what can act."
             }
             Progress::Converged | Progress::InProgress => {
-                "Steps that a later blueprint changed count there."
+                "Steps that a later blueprint changed belong to that blueprint."
             }
         }
     };

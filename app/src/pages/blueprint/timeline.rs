@@ -86,7 +86,7 @@ pub(super) fn TimelineSection(timeline: Memo<Timeline>) -> impl IntoView {
     .into_any()
 }
 
-/// What the timeline shows, and what it leaves out.
+/// The parts that the timeline shows, and the parts that it leaves out.
 fn shown(timeline: &Timeline) -> String {
     let nodes = i64::try_from(timeline.nodes.len()).unwrap_or(i64::MAX);
     let runs = timeline.nodes.iter().map(|node| node.runs.len()).sum::<usize>();

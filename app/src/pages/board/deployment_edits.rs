@@ -33,7 +33,7 @@ pub(super) fn RemoveRole(
             }
         >
             <div class="body">
-                <p class="muted">"Also removes the data of the role in this deployment. No node may have the role."</p>
+                <p class="muted">"Also removes the data of the role in this deployment. The role must not be bound to any node."</p>
                 <Outcome of=edit_form/>
             </div>
             <div class="foot"><SubmitButton of=edit_form grave=true/></div>

@@ -16,7 +16,7 @@ use super::facts::{RetainedText, lost};
 use crate::addresses;
 use crate::components::{Icon, icon};
 
-/// What downstream noderoles do if their input changes.
+/// The reaction of downstream noderoles to a changed input.
 pub(super) fn on_changed_input(policy: OnInput) -> &'static str {
     match policy {
         OnInput::Rerun => "They run again after the change, if it changes their input.",

@@ -295,7 +295,7 @@ fn also_runs(n: usize) -> String {
     }
 }
 
-/// What a removal runs on the nodes.
+/// The actions that a removal runs on the nodes.
 fn on_removed_nodes(found: &Impact) -> String {
     match (found.undone.count, found.left.count) {
         (0, 0) => String::new(),

@@ -1,5 +1,5 @@
-//! What a noderole of a review runs, loaded when its section is opened: the effective values with
-//! their sources, before and after the change, and the scripts.
+//! The scripts and the effective values of a noderole in a review, loaded when its section is
+//! opened. Each value has its source, before and after the change.
 
 use api::reviews::{ReviewedNoderole, ReviewedScript, ReviewedValue};
 use engine::cluster::NoderoleKey;

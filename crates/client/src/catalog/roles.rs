@@ -54,10 +54,10 @@ pub(crate) enum Role {
     },
     /// Show dependencies between roles, with the reasons
     Graph {
-        /// The roles of this barclamp and their direct neighbors
+        /// Only the roles of this barclamp and their direct neighbors
         #[arg(long, value_name = "NAME")]
         barclamp: Option<String>,
-        /// This role with its dependencies and its dependents
+        /// Only this role, its dependencies and its dependents
         #[arg(long, value_name = "NAME", conflicts_with = "barclamp")]
         role: Option<String>,
         #[command(flatten)]

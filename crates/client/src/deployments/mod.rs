@@ -166,7 +166,7 @@ pub(crate) enum Deployment {
         /// Number of the blueprint
         #[arg(long, value_name = "N", value_parser = names::blueprint)]
         blueprint: i64,
-        /// Leave out things that can't be restored
+        /// Leave out the parts that can't be restored
         #[arg(long)]
         partial: bool,
     },

@@ -55,7 +55,7 @@ pub(crate) enum Noderole {
     Data {
         /// NODE/ROLE, for example n1/app, or the id
         noderole: String,
-        /// Show the noderole's own values and those that others see of it instead
+        /// Show only the noderole's own data and output, as other noderoles see them
         #[arg(long)]
         own: bool,
         #[command(flatten)]

@@ -27,7 +27,7 @@ pub(crate) enum NodeToken {
     Create {
         /// The node: full name, unique first label, or id
         node: String,
-        /// Name that says what the token is for
+        /// Name of the token, for people
         #[arg(long, value_name = "TEXT")]
         name: String,
         /// Lifetime in days

@@ -18,7 +18,7 @@ pub(crate) enum Service {
         #[command(flatten)]
         much: ListOptions,
     },
-    /// Add a service account, which has only tokens and no valid verdicts
+    /// Add a service account, which has only tokens and cannot review
     Add {
         /// Name of the service account
         name: String,

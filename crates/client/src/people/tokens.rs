@@ -28,7 +28,7 @@ pub(crate) enum Token {
     },
     /// Create a token, which is shown only once
     Create {
-        /// Name that says what the token is for
+        /// Name of the token, for people
         #[arg(long, value_name = "TEXT")]
         name: String,
         /// Permission of the token: viewer, operator or admin; repeatable

@@ -53,17 +53,17 @@ pub(crate) enum Review {
         /// Number of the review
         id: ReviewId,
     },
-    /// Show differences to the version that you viewed before
+    /// Show the differences from the version that you viewed last
     Since {
         /// Number of the review
         id: ReviewId,
     },
-    /// Mark a review as viewed; since then shows later differences
+    /// Mark a review as viewed, so that `since` shows only later differences
     View {
         /// Number of the review
         id: ReviewId,
     },
-    /// Show which changes of a review you have viewed
+    /// List the changes of a review that you have viewed
     Viewed {
         /// Number of the review
         id: ReviewId,

@@ -1,4 +1,4 @@
-//! Reviews as text: the change, its impact, what you viewed, and the discussion.
+//! Reviews as text: the change, its impact, the viewed changes, and the discussion.
 
 use api::proposals::Replanned;
 use api::reviews::{Discussion, ReviewedNoderole, ViewedChanges};

@@ -1,4 +1,4 @@
-//! The rollout of a blueprint: how far it is, what failed, and the retry of everything that failed.
+//! The rollout of a blueprint: its progress, its failed steps, and their retry.
 //!
 //! A retry is one transaction for each step, by the same rule as the retry of a single step. So
 //! steps are locked in the order of the annealer, and a step that cannot be retried does not stop

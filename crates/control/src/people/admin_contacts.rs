@@ -32,8 +32,8 @@ impl Control {
 fn named(admins: &[String]) -> String {
     let shown = &admins[..admins.len().min(NAMED)];
     match (admins.len(), shown) {
-        (_, []) => "There is no admin yet. The owner of the database can make a person an admin: \
-                    UPDATE person SET permissions = permissions || '{admin}' WHERE name = 'NAME'."
+        (_, []) => "There is no admin yet. Ask the owner of the database to add one with `gantry \
+                    admin NAME`."
             .to_owned(),
         (more, _) if more > NAMED => format!("Admins are {} and others.", shown.join(", ")),
         (_, [one]) => format!("The admin is {one}."),

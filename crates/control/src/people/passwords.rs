@@ -70,7 +70,7 @@ pub(super) fn check(password: &Password, name: &str) -> Result<(), Problem> {
     if name.chars().count() >= 3
         && lower.replace(name, "").chars().count() < limits::MIN_PASSWORD / 2
     {
-        return refused("The password is little more than your name. Choose another one.");
+        return refused("The password contains little more than your name. Choose another one.");
     }
     let letters = lower.trim_matches(|c: char| !c.is_alphabetic() && c != '@');
     if COMMON_PASSWORDS

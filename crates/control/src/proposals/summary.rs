@@ -434,7 +434,7 @@ fn lacks(impact: &Impact) -> Vec<String> {
     )
 }
 
-/// What a removal runs on the nodes.
+/// The actions that a removal runs on the nodes.
 fn on_removed_nodes(consequences: &Impact) -> Vec<String> {
     let named = |list: &Counted<Touched>| {
         let first: Vec<String> = list.first.iter().map(ToString::to_string).collect();

@@ -1,5 +1,5 @@
-//! What a noderole of a review runs: its effective values before and after the change, each with
-//! its source, and the text of its scripts.
+//! The parts of a noderole in a review that take effect: its effective values before and after
+//! the change, each with its source, and the text of its scripts.
 
 use api::Problem;
 use api::reviews::{

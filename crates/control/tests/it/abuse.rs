@@ -1,6 +1,6 @@
-//! Known ways to bypass review in other systems, tried on the use cases. Where an attacker would
-//! have a database connection of the application's role, the tests use one too. `docs/gate.md` maps
-//! the tests to the known cases.
+//! Known ways to bypass review in other systems, tried on the use cases. If an attacker would have
+//! a database connection of the application's role, the test uses one too. `docs/gate.md` maps the
+//! tests to the known cases.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,7 @@ pub struct Step {
     pub node: NodeId,
     /// Longest path from a root. Rises along every edge.
     pub rank: u32,
-    /// Which parents must finish before it starts.
+    /// The parents that must finish before it starts.
     pub join: Join,
     /// Loses data, and so runs once per generation.
     pub destructive: bool,

@@ -185,7 +185,7 @@ impl Loss {
 pub struct Downstream {
     /// Name of the deployment.
     pub deployment: DeploymentName,
-    /// What happens if their input changes.
+    /// The reaction to a changed input.
     #[serde(default)]
     pub on_input: OnInput,
     #[serde(flatten)]

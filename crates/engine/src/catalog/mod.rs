@@ -338,7 +338,7 @@ pub enum Needs {
     Dead,
 }
 
-/// Where a step runs.
+/// The place where a step runs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -450,7 +450,7 @@ impl OnReturn {
 pub struct Join {
     /// How many parents must finish.
     pub need: JoinNeed,
-    /// Which parents count as finished.
+    /// The state in which a parent counts as finished.
     pub after: JoinAfter,
 }
 
@@ -468,7 +468,7 @@ pub enum JoinNeed {
     AtLeast(u32),
 }
 
-/// Which parents count for a join.
+/// The parents that count for a join.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]

@@ -507,7 +507,7 @@ pub struct Facts {
     pub people: Vec<Reviewer>,
     /// The access changes of these people.
     pub access: Access,
-    /// Which approvals are signed. `None`: approvals need no signature.
+    /// The signed approvals. `None`: approvals need no signature.
     pub signing: Option<Signing>,
     /// The author of each unresolved thread, on any version of the proposal.
     pub open_threads: Vec<String>,

@@ -16,7 +16,7 @@
 //! * The noderoles of a *cluster* role in a deployment act as one parent. Their children wait for a
 //!   barrier ([`Role::barrier`]), which exists from the first member to the last. A member that
 //!   joins later thus precedes all existing children.
-//! * Where a role *precedes* another and both are bound, a soft edge orders them.
+//! * If a role *precedes* another and both are bound, a soft edge orders them.
 //!
 //! The parent of a soft edge is the noderole of the earlier role on the same node. Otherwise,
 //! unless the later role is implicit, it is the first in the deployment. An edge for every pair
@@ -25,7 +25,7 @@
 //! preserved as long as any suitable parent exists. The parent found stays: a new search at each
 //! binding would write documents of unrelated machines.
 //!
-//! Source: OpenCrowbar's and Digital Rebar's models. Where they choose one of several parents
+//! Source: OpenCrowbar's and Digital Rebar's models. If they choose one of several parents
 //! arbitrarily, Gantry chooses by name.
 
 use std::collections::BTreeSet;

@@ -26,7 +26,7 @@ pub struct BlueprintRow {
     pub reason: Option<String>,
     /// When it was committed.
     pub at: OffsetDateTime,
-    /// Who committed it.
+    /// The name of the person who committed it.
     pub by: Option<String>,
     /// The review that it commits.
     pub review: Option<i64>,

@@ -61,7 +61,7 @@ pub struct Setting {
 pub struct SetRow {
     pub proposal_id: i64,
     pub seq: i32,
-    /// Who made it.
+    /// The name of the person who made the change.
     pub name: String,
     pub at: OffsetDateTime,
     /// The blueprint that committed it.

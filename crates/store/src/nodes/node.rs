@@ -60,7 +60,7 @@ pub struct NodeDetailRow {
     pub boot_id: Option<String>,
     /// The boot environment that it reported.
     pub bootenv: Option<String>,
-    /// Who added it.
+    /// The name of the person who added it.
     #[sea_orm(from_expr = "Expr::col((CREATOR, person::Column::Name))")]
     pub created_by: Option<String>,
     pub created_at: OffsetDateTime,

@@ -117,7 +117,7 @@ pub struct NewToken<'a> {
     /// `None`: everywhere its person has permissions.
     pub deployment: Option<DeploymentId>,
     pub lifetime: Duration,
-    /// Who creates it.
+    /// The person who creates it.
     pub by: PersonId,
 }
 

@@ -33,7 +33,7 @@ pub struct CommentRow {
     pub name: String,
     pub body: String,
     pub at: OffsetDateTime,
-    /// Who resolved the thread, and when.
+    /// The name of the person who resolved the thread, and the time.
     pub resolved: Option<(String, OffsetDateTime)>,
 }
 

@@ -55,7 +55,7 @@ pub struct NewReview {
     /// The summary that pages show without planning again.
     pub summary: Value,
     pub risks: BTreeSet<Risk>,
-    /// Who submits it.
+    /// The person who submits it.
     pub by: PersonId,
     /// The blueprints on which the plan is based.
     pub base: BTreeMap<DeploymentId, BlueprintNumber>,
@@ -89,7 +89,7 @@ pub struct ReviewRow {
     pub risks: Vec<String>,
     /// The policy that it puts in force.
     pub new_policy: Option<Hash>,
-    /// Who submitted it.
+    /// The person who submitted it.
     pub by: PersonId,
     /// When it was submitted.
     pub at: OffsetDateTime,

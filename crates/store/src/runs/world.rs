@@ -147,8 +147,8 @@ pub(crate) async fn decide_each(
         .await
 }
 
-/// The steps that a change of their node affects. What an ACTIVE removal step removed stays removed
-/// when the node dies or starts again.
+/// The steps that a change of their node affects. An ACTIVE removal step is not one of them: the
+/// removed software stays removed when the node dies or starts again.
 async fn steps_on_node(
     connection: &mut PgConnection,
     node: NodeId,

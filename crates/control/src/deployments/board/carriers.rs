@@ -1,4 +1,4 @@
-//! What a board has beyond the items that it lists: all noderoles of a role, and all nodes of the
+//! The items of a board beyond those that it lists: all noderoles of a role, and all nodes of the
 //! tray.
 
 use api::Problem;

@@ -130,7 +130,7 @@ fn values<'n, T: Clone + 'n>(named: &'n [Named<T>]) -> impl Iterator<Item = T> +
     named.iter().map(|named| named.value.clone())
 }
 
-/// Where a name is declared: in a file of the set, or in the base catalog.
+/// The place of a declaration: in a file of the set, or in the base catalog.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
     File(usize),

@@ -27,12 +27,12 @@ candidate AS MATERIALIZED (
     LIMIT g.free
   ) c
 ),
--- Of several steps of one noderole, the first.
+-- The first of several steps of one noderole.
 one_action AS (
   SELECT DISTINCT ON (noderole_id) * FROM candidate
   ORDER BY noderole_id, priority DESC, since, rank, id
 ),
--- Of several exclusive steps of one node, the first.
+-- The first of several exclusive steps of one node.
 one_each AS (
   SELECT DISTINCT ON (CASE WHEN exclusive THEN node_id ELSE id END) *
   FROM one_action
