@@ -110,7 +110,7 @@ pub fn board_by_name(name: &str) -> String {
 }
 
 /// A deployment's board, with the dialog that moves a node there open.
-pub fn bring(name: &str, fqdn: &str) -> String {
+pub fn move_node_dialog(name: &str, fqdn: &str) -> String {
     format!("{}?bring={}", board_by_name(name), encoded(fqdn))
 }
 

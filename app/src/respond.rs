@@ -14,7 +14,7 @@ pub(crate) fn status(status: u16) {
     let Some(options) = use_context::<ResponseOptions>() else { return };
     let Some(request) = use_context::<Parts>() else { return };
     let is_call = request.uri.path().starts_with("/call/");
-    if (is_call && wants_page(&request)) || (!is_call && status == 401) {
+    if (is_call && expects_page(&request)) || (!is_call && status == 401) {
         return;
     }
     if let Ok(status) = StatusCode::from_u16(status) {
@@ -28,7 +28,7 @@ pub(crate) fn again_after(seconds: Option<u64>) {
     options.insert_header(http::header::RETRY_AFTER, http::HeaderValue::from(seconds));
 }
 
-fn wants_page(request: &Parts) -> bool {
+fn expects_page(request: &Parts) -> bool {
     let accept = request.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
     accept.is_some_and(|accept| accept.contains("text/html"))
 }
@@ -37,7 +37,7 @@ fn wants_page(request: &Parts) -> bool {
 /// a form that was posted without JavaScript, because its response is a redirect. `alternative` is
 /// the alternative for API clients.
 pub(crate) fn ensure_displayable(subject: &str, alternative: &str) -> Result<(), api::Problem> {
-    match use_context::<Parts>().is_some_and(|request| wants_page(&request)) {
+    match use_context::<Parts>().is_some_and(|request| expects_page(&request)) {
         true => Err(api::Problem::invalid(format!(
             "Cannot create {subject}: it is shown only once, and this needs JavaScript. Enable JavaScript or use {alternative}."
         ))),

@@ -158,7 +158,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
         Hit::Run { id, role, fqdn, state } => {
             vec![choice(
                 format!("Run {id}: {role} on {fqdn}"),
-                run_state_word(*state),
+                run_state_name(*state),
                 Icon::Run,
                 Act::Go(addresses::run(*id)),
             )]
@@ -178,7 +178,7 @@ pub fn offers(hit: &Hit) -> Vec<Choice> {
     }
 }
 
-fn run_state_word(state: RunState) -> String {
+fn run_state_name(state: RunState) -> String {
     format!("run, {}", run_style(state).2)
 }
 

@@ -123,16 +123,16 @@ fn kind(value: &Value) -> &'static str {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScalarType {
     Text,
-    Whole,
+    Integer,
     Number,
     Boolean,
 }
 
 impl ScalarType {
-    fn of_word(word: &str) -> Option<Self> {
+    fn from_schema_type(word: &str) -> Option<Self> {
         match word {
             "str" | "string" | "text" => Some(Self::Text),
-            "int" | "integer" => Some(Self::Whole),
+            "int" | "integer" => Some(Self::Integer),
             "float" | "number" => Some(Self::Number),
             "bool" | "boolean" => Some(Self::Boolean),
             _ => None,
@@ -145,7 +145,7 @@ impl ScalarType {
         let text = || Value::String(typed.to_owned());
         match self {
             Self::Text => text(),
-            Self::Whole => typed.trim().parse::<i64>().map_or_else(|_| text(), Value::from),
+            Self::Integer => typed.trim().parse::<i64>().map_or_else(|_| text(), Value::from),
             Self::Number => {
                 let typed = typed.trim();
                 let exact = data::number::fidelity(typed) == Some(data::number::Fidelity::Exact);
@@ -196,7 +196,7 @@ pub fn entry(schema: &Value, depth: usize) -> Entry {
         return Entry::Choice(known.clone());
     }
     let word = schema.get("type").and_then(Value::as_str);
-    if let Some(simple) = word.and_then(ScalarType::of_word) {
+    if let Some(simple) = word.and_then(ScalarType::from_schema_type) {
         return if simple == ScalarType::Boolean {
             Entry::Choice(vec![true.into(), false.into()])
         } else {
@@ -371,7 +371,7 @@ mod tests {
         for schema in [crowbar, other] {
             let Entry::Fields(fields) = entry(&schema, 0) else { panic!("{schema}") };
             assert!(fields.len() == 1 && fields[0].key == "port" && fields[0].required, "{schema}");
-            assert_eq!(entry(&fields[0].schema, 1), Entry::One(ScalarType::Whole));
+            assert_eq!(entry(&fields[0].schema, 1), Entry::One(ScalarType::Integer));
         }
         assert_eq!(
             entry(&json!({"type": "bool"}), 0),
@@ -431,8 +431,8 @@ mod tests {
 
     #[test]
     fn invalid_number_stays_text() {
-        assert_eq!(ScalarType::Whole.value("12"), json!(12));
-        assert_eq!(ScalarType::Whole.value("1x"), json!("1x"));
+        assert_eq!(ScalarType::Integer.value("12"), json!(12));
+        assert_eq!(ScalarType::Integer.value("1x"), json!("1x"));
         assert_eq!(ScalarType::Number.value("1.5"), json!(1.5));
         assert_eq!(ScalarType::Boolean.value("true"), json!(true));
     }

@@ -39,7 +39,7 @@ pub enum Refusal {
     /// GY017: a discussion thread is open.
     OpenThreads,
     /// GY018: the person may not comment or resolve the thread.
-    NoVoice,
+    DiscussionDenied,
     /// GY019: the person may not, or may no longer, commit, switch, put on hold or propose.
     CannotCommit,
     /// GY020: the root folders of two local nodes overlap.
@@ -134,7 +134,7 @@ impl Refusal {
         ("GY015", Self::RunIdentityChanged),
         ("GY016", Self::AlreadyUsed),
         ("GY017", Self::OpenThreads),
-        ("GY018", Self::NoVoice),
+        ("GY018", Self::DiscussionDenied),
         ("GY019", Self::CannotCommit),
         ("GY020", Self::RootFoldersOverlap),
         ("GY021", Self::TooLow),

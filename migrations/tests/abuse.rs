@@ -265,7 +265,7 @@ async fn policy_raised_during_commit_counts() {
     let mut tx = world.db.app().begin().await.unwrap();
     commit_policy(&world, &mut tx, &planned, review, &stricter).await.unwrap();
     let raise = async {
-        world.somebody_waits().await;
+        world.has_lock_waiter().await;
         tx.commit().await
     };
     let (late, raised) = tokio::join!(world.commit(&other, before), raise);
@@ -424,7 +424,7 @@ async fn removal_without_its_risk_is_refused() {
     assert_refused("a node", world.commit(&node, review).await, Refusal::IncompleteReview);
     discard(&world, &node).await;
 
-    let shop = Shop::made(&world).await;
+    let shop = ChildDeployment::made(&world).await;
     let mut planned = world.plan(world.web, world.ada).await;
     let [doc, phantom] = shop.docs.clone().map(Some);
     planned.documents =
@@ -590,7 +590,7 @@ async fn move_without_its_risk_is_refused() {
     discard(&world, &hidden).await;
 
     // A move to a descendant does not leave the deployment, a move to an ancestor does.
-    let shop = Shop::made(&world).await;
+    let shop = ChildDeployment::made(&world).await;
     let go = async |planned: &NewReview, review: i64, deployment: Uuid| {
         let root = world.root_with(planned).await;
         let mut tx = world.db.app().begin().await?;
@@ -762,13 +762,13 @@ async fn recreated_proposal_has_no_approvals() {
 }
 
 /// A deployment below `web` and its phantom node, with their initial documents.
-struct Shop {
+struct ChildDeployment {
     id: Uuid,
     phantom: Uuid,
     docs: [world::Hash; 2],
 }
 
-impl Shop {
+impl ChildDeployment {
     /// Plans and commits a new deployment, always with the same name.
     async fn made(world: &World) -> Self {
         let (id, phantom) = (Uuid::new_v4(), Uuid::new_v4());
@@ -855,7 +855,7 @@ impl Shop {
 #[tokio::test]
 async fn recreated_deployment_has_no_approvals() {
     let world = World::new().await;
-    let first = Shop::made(&world).await;
+    let first = ChildDeployment::made(&world).await;
     let mut planned = world.plan(first.id, world.ada).await;
     let doc = deployment_doc(first.id, "shop", Some(world.web), first.phantom, "other");
     let doc = world.put("deployment", doc).await;
@@ -865,7 +865,7 @@ async fn recreated_deployment_has_no_approvals() {
     world.verdict(review, world.bo, "approve").await.unwrap();
     first.removed(&world).await;
     assert_refused("it is gone", world.commit(&planned, review).await, Refusal::BaseChanged);
-    let second = Shop::made(&world).await;
+    let second = ChildDeployment::made(&world).await;
     assert_refused(
         "another of its name",
         world.commit(&planned, review).await,
@@ -909,7 +909,7 @@ async fn meets(
     let mut tx = world.db.owner().begin().await.unwrap();
     tx.execute(AssertSqlSafe(first)).await.unwrap();
     let goes_first = async {
-        world.somebody_waits().await;
+        world.has_lock_waiter().await;
         tx.commit().await
     };
     let (commit, done) = tokio::join!(world.commit(planned, review), goes_first);
@@ -970,7 +970,7 @@ async fn verdict_during_commit_is_too_late() {
     let number = world.insert_blueprint(&mut tx, review, &root).await.unwrap();
     world.project(&mut tx, &planned, number).await.unwrap();
     let commit = async {
-        world.somebody_waits().await;
+        world.has_lock_waiter().await;
         tx.commit().await
     };
     let (late, committed) = tokio::join!(world.verdict(review, world.cy, "reject"), commit);

@@ -190,7 +190,7 @@ async fn proposals_edits_and_comments_need_credential() {
     assert_refused(
         "opened again by a viewer",
         world.app_as(world.bo, reopen).await,
-        Refusal::NoVoice,
+        Refusal::DiscussionDenied,
     );
     world.app_as(eve, reopen).await.unwrap();
     let version = world.edit(planned.proposal, eve).await.unwrap();
@@ -295,7 +295,7 @@ async fn node_tokens_take_an_operator_of_the_node() {
 }
 
 #[tokio::test]
-async fn left_out_parts_take_the_author_of_the_edit() {
+async fn omitted_parts_name_the_edit_author() {
     let world = World::new().await;
     let planned = world.plan(world.web, world.ada).await;
     let left_out = format!(

@@ -12,9 +12,9 @@ const CLAIM: &str = include_str!("../../crates/store/src/runs/statements/claim.s
 
 /// Nodes `n1..`, each with steps in the concurrency group of their role, in deployments `d1` and
 /// its child `d2`.
-struct Floor(TestDatabase);
+struct ClaimDatabase(TestDatabase);
 
-impl Floor {
+impl ClaimDatabase {
     async fn new() -> Self {
         let floor = Self(TestDatabase::new().await);
         // Only commits write intent, and these tests begin after a commit.
@@ -140,7 +140,7 @@ fn one(role: &str) -> BTreeMap<String, usize> {
 
 #[tokio::test]
 async fn claim_respects_limit_and_worker_capacity() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
     assert_eq!(floor.claim(10).await, 10);
     floor.end(3).await;
@@ -157,7 +157,7 @@ async fn claim_respects_limit_and_worker_capacity() {
 
 #[tokio::test]
 async fn claim_counts_no_capacity_of_draining_workers() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
     floor.workers(4).await;
     assert_eq!(floor.claim(1000).await, 4);
@@ -183,7 +183,7 @@ async fn claim_counts_no_capacity_of_draining_workers() {
 
 #[tokio::test]
 async fn concurrent_claims_respect_limit() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "a", (1, 40), "", "").await;
     let rounds =
         || async { floor.round(10, 4).await.map_or(0, |started| started.values().sum::<usize>()) };
@@ -199,7 +199,7 @@ async fn concurrent_claims_respect_limit() {
 
 #[tokio::test]
 async fn concurrency_group_limits_and_chunks_are_respected() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "rolling", (1, 10), "", "").await;
     floor.steps(1, "chunk", (11, 20), "", "").await;
     floor
@@ -226,7 +226,7 @@ async fn concurrency_group_limits_and_chunks_are_respected() {
 
 #[tokio::test]
 async fn node_has_one_exclusive_run() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     for role in ["a", "b", "c"] {
         floor.steps(1, role, (1, 1), "", "").await;
     }
@@ -241,7 +241,7 @@ async fn node_has_one_exclusive_run() {
 
 #[tokio::test]
 async fn noderole_runs_one_action_at_once() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "a", (1, 2), ", exclusive", ", false").await;
     floor
         .sql(
@@ -259,7 +259,7 @@ async fn noderole_runs_one_action_at_once() {
 
 #[tokio::test]
 async fn hold_and_switch_stop_new_runs() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "above", (1, 1), "", "").await;
     floor.steps(2, "below", (2, 2), "", "").await;
     let hold = |name: &str| {
@@ -284,7 +284,7 @@ async fn hold_and_switch_stop_new_runs() {
 
 #[tokio::test]
 async fn step_starts_only_on_fitting_node() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     for needs in ["alive", "any", "dead"] {
         floor.steps(1, needs, (1, 1), ", needs, exclusive", &format!(", '{needs}', false")).await;
     }
@@ -302,7 +302,7 @@ async fn step_starts_only_on_fitting_node() {
 
 #[tokio::test]
 async fn blocked_steps_are_not_claimed() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "later", (1, 1), ", not_before", ", now() + interval '1 hour'").await;
     floor.steps(1, "blocked", (2, 2), "", "").await;
     floor
@@ -328,7 +328,7 @@ async fn blocked_steps_are_not_claimed() {
 /// A bug, or a stolen server role, may set such a step to TODO.
 #[tokio::test]
 async fn step_before_its_parent_blocks_no_other() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "child", (1, 1), "", "").await;
     floor.steps(1, "parent", (1, 1), "", "").await;
     floor
@@ -351,7 +351,7 @@ async fn step_before_its_parent_blocks_no_other() {
 
 #[tokio::test]
 async fn disruption_budget_counts_nodes() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor
         .sql(
             "INSERT INTO disruption_budget (deployment_id, name, max_down) SELECT id, 'rack', 2 FROM deployment WHERE name = 'd1'",
@@ -379,7 +379,7 @@ async fn disruption_budget_counts_nodes() {
 
 #[tokio::test]
 async fn claim_order_is_fair_and_by_priority() {
-    let floor = Floor::new().await;
+    let floor = ClaimDatabase::new().await;
     floor.steps(1, "many", (1, 20), "", "").await;
     floor.steps(1, "urgent", (21, 21), ", priority", ", 5").await;
     floor.sql("UPDATE step SET rank = 9, since = now() WHERE id = md5('urgent21')::uuid").await;
@@ -404,8 +404,8 @@ async fn claim_order_is_fair_and_by_priority() {
 
 /// `d1` has 10,000 ready steps, each on its own node. `d2` gets three that become ready later, on
 /// other nodes.
-async fn crowd() -> Floor {
-    let floor = Floor::new().await;
+async fn crowd() -> ClaimDatabase {
+    let floor = ClaimDatabase::new().await;
     floor
         .sql(
             "INSERT INTO node (id, fqdn, deployment_id, alive, joined)
@@ -450,8 +450,8 @@ async fn deployment_priority_changes_claim_order() {
 }
 
 #[tokio::test]
-async fn unserved_jig_takes_no_slot() {
-    let floor = Floor::new().await;
+async fn unserved_jig_uses_no_slot() {
+    let floor = ClaimDatabase::new().await;
     floor.sql("INSERT INTO jig (name, class) VALUES ('puppet', 'puppet')").await;
     floor.steps(1, "a", (1, 2), "", "").await;
     floor.sql("UPDATE step SET jig = 'puppet'").await;

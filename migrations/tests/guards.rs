@@ -165,7 +165,7 @@ async fn all_times_are_limited() {
 
 /// A read-only role must not be able to stop claims and commits, or to fill the disk.
 #[tokio::test]
-async fn metrics_role_takes_no_locks_and_writes_no_large_objects() {
+async fn metrics_role_cannot_lock_or_write_objects() {
     let world = World::new().await;
     for sql in [
         "SELECT pg_advisory_lock(1)",

@@ -288,7 +288,7 @@ fn routes(state: &AppState) -> Router {
         .fallback(pages::site::file_or_not_found)
         .layer(from_fn_with_state(state.clone(), http::guard::pass));
     let probe_routes = Router::new()
-        .route(http::health::LIVENESS_PATH, get(http::health::lives))
+        .route(http::health::LIVENESS_PATH, get(http::health::is_alive))
         .route(http::health::READINESS_PATH, get(http::health::ready))
         .route(http::health::METRICS_PATH, get(http::metrics::collect));
     protected_routes
@@ -314,7 +314,7 @@ fn router(state: AppState) -> Router {
         .layer(from_fn(http::access_log::record))
         .layer(from_fn(http::contract::add_encoding_to_etag))
         .layer(CompressionLayer::new())
-        .layer(from_fn_with_state(state.clone(), http::guard::carry))
+        .layer(from_fn_with_state(state.clone(), http::guard::add_headers))
         .layer(from_fn(http::problems::shape))
         .layer(from_fn(http::guard::check_head))
         .layer(from_fn_with_state(state.clone(), enforce_limits))

@@ -106,7 +106,7 @@ fn dead(tree: &Tree, pages: &BTreeMap<PathBuf, Page>, from: &Path, to: &str) -> 
             "leads out of {BOOK_FOLDER}/, and so nowhere in the book: write the path as code instead"
         ));
     }
-    if !is_there(tree, &path) {
+    if !exists(tree, &path) {
         return Some(format!("leads nowhere: there is no {}", path.display()));
     }
     let (_, heading) = to.split_once('#')?;
@@ -141,12 +141,12 @@ fn target(from: &Path, to: &str) -> Option<PathBuf> {
 }
 
 /// Whether a file or folder with exactly this name exists, also on case-insensitive file systems.
-fn is_there(tree: &Tree, path: &Path) -> bool {
+fn exists(tree: &Tree, path: &Path) -> bool {
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return path.as_os_str().is_empty();
     };
     let entries = fs::read_dir(tree.path(folder)).into_iter().flatten().flatten();
-    is_there(tree, folder) && entries.into_iter().any(|entry| entry.file_name() == name)
+    exists(tree, folder) && entries.into_iter().any(|entry| entry.file_name() == name)
 }
 
 /// All Markdown files below a folder.

@@ -28,7 +28,7 @@ pub fn StatePill(#[prop(into)] state: Signal<StepState>) -> impl IntoView {
     view! {
         <span class="pill" data-state=move || state.get().as_str()>
             {move || mark(state.get())}
-            {move || state.get().word()}
+            {move || state.get().label()}
         </span>
     }
     .into_any()
@@ -122,7 +122,7 @@ pub fn Counts(counts: StateCounts) -> impl IntoView {
         return view! { <span class="muted nowrap">"No noderoles"</span> }.into_any();
     }
     let items = some.into_iter().map(|(state, n)| {
-        let word = state.word().to_lowercase();
+        let word = state.label().to_lowercase();
         let title = format!("{n} {word}");
         view! {
             <li data-state=state.as_str() title=title>

@@ -28,12 +28,12 @@ pub struct Feed<T: Send + Sync + 'static> {
     value: RwSignal<T>,
     problem: RwSignal<Option<Problem>>,
     fetch: StoredValue<Fetch<T>>,
-    under_way: StoredValue<Way>,
+    under_way: StoredValue<FetchState>,
     retry: Retry,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Way {
+struct FetchState {
     is_scheduled: bool,
     is_fetching: bool,
     again: bool,
@@ -57,7 +57,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
             value: RwSignal::new(first),
             problem: RwSignal::new(None),
             fetch: StoredValue::new(Arc::new(move || Box::pin(fetch()))),
-            under_way: StoredValue::new(Way::default()),
+            under_way: StoredValue::new(FetchState::default()),
             retry: Retry::new(),
         }
     }

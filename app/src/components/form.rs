@@ -15,7 +15,7 @@ use crate::validation::{self, Entry, Field, ScalarType};
 
 /// A field of the document.
 #[derive(Clone)]
-struct Place {
+struct FormField {
     draft: Draft,
     /// A JSON pointer.
     path: String,
@@ -33,7 +33,7 @@ struct Place {
     below: Option<Value>,
 }
 
-impl Place {
+impl FormField {
     /// A field inside this one.
     fn inside(&self, key: &str, schema: Value) -> Self {
         let part = key.replace('~', "~0").replace('/', "~1");
@@ -81,7 +81,7 @@ pub(super) fn Fields(
     let purpose = draft.purpose();
     let place = |(n, attrib): (usize, api::deployments::AttribView)| {
         let schema = attrib.schema.unwrap_or_default();
-        enter(Place {
+        enter(FormField {
             draft,
             below: purpose.below.pointer(&attrib.path).cloned(),
             path: attrib.path,
@@ -98,7 +98,7 @@ pub(super) fn Fields(
     view! { <div class="fields">{fields}</div> }.into_any()
 }
 
-fn enter(place: Place) -> AnyView {
+fn enter(place: FormField) -> AnyView {
     match validation::entry(&place.schema, place.depth) {
         Entry::One(simple) => single(place, Some(simple), Vec::new()),
         Entry::Choice(known) => single(place, None, known),
@@ -109,7 +109,7 @@ fn enter(place: Place) -> AnyView {
 }
 
 /// The errors of a field, as a list for `aria-describedby`.
-fn wrong(place: &Place) -> (String, AnyView) {
+fn wrong(place: &FormField) -> (String, AnyView) {
     let (draft, path, id) = (place.draft, place.path.clone(), format!("{}-wrong", place.id));
     let lines = move || {
         let text =
@@ -119,12 +119,12 @@ fn wrong(place: &Place) -> (String, AnyView) {
     (id.clone(), view! { <div class="wrong" id=id aria-live="polite">{lines}</div> }.into_any())
 }
 
-fn name_of(place: &Place) -> impl IntoView + use<> {
+fn name_of(place: &FormField) -> impl IntoView + use<> {
     let required = place.required.then(|| view! { <small class="muted">" required"</small> });
     view! { {place.label.clone()} {required} }
 }
 
-fn by_text(place: &Place) -> AnyView {
+fn by_text(place: &FormField) -> AnyView {
     let (_, wrong) = wrong(place);
     let below =
         place.below.as_ref().map(|below| view! { <code class="clip">{below.to_string()}</code> });
@@ -138,10 +138,10 @@ fn by_text(place: &Place) -> AnyView {
     .into_any()
 }
 
-fn group(place: &Place, fields: Vec<Field>) -> AnyView {
+fn group(place: &FormField, fields: Vec<Field>) -> AnyView {
     let inside = fields.into_iter().map(|field| {
         let within = place.inside(&field.key, field.schema);
-        enter(Place { required: field.required, ..within })
+        enter(FormField { required: field.required, ..within })
     });
     let (_, wrong) = wrong(place);
     view! {
@@ -157,7 +157,7 @@ fn group(place: &Place, fields: Vec<Field>) -> AnyView {
 
 /// A list overrides the list below as a whole. To change it, the reader first copies the inherited
 /// items.
-fn list(place: Place, each: Value) -> AnyView {
+fn list(place: FormField, each: Value) -> AnyView {
     let now = place.now();
     let count =
         Memo::new(move |_| now.with(|now| now.as_ref().and_then(Value::as_array).map(Vec::len)));
@@ -171,7 +171,7 @@ fn list(place: Place, each: Value) -> AnyView {
             let item = whole.with_value(|whole| whole.inside(&n.to_string(), schema.get_value()));
             let out = StoredValue::new(item.clone());
             let label = format!("Remove entry {}", n + 1);
-            let entry = enter(Place { label: format!("Entry {}", n + 1), item: true, ..item });
+            let entry = enter(FormField { label: format!("Entry {}", n + 1), item: true, ..item });
             view! {
                 <li>
                     {entry}
@@ -216,7 +216,7 @@ fn list(place: Place, each: Value) -> AnyView {
 }
 
 /// A single value: typed, selected, or the name of a secret.
-fn single(place: Place, simple: Option<ScalarType>, known: Vec<Value>) -> AnyView {
+fn single(place: FormField, simple: Option<ScalarType>, known: Vec<Value>) -> AnyView {
     let now = place.now();
     let is_secret =
         Memo::new(move |_| now.with(|now| now.as_ref().is_some_and(secret::is_reference)));
@@ -255,7 +255,7 @@ fn single(place: Place, simple: Option<ScalarType>, known: Vec<Value>) -> AnyVie
     .into_any()
 }
 
-fn inherited(place: &Place) -> String {
+fn inherited(place: &FormField) -> String {
     match &place.below {
         Some(below) if secret::is_reference(below) => secret::MASK.to_owned(),
         Some(below) => validation::typed(below),
@@ -263,7 +263,12 @@ fn inherited(place: &Place) -> String {
     }
 }
 
-fn typed(place: Place, simple: ScalarType, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
+fn typed(
+    place: FormField,
+    simple: ScalarType,
+    now: Memo<Option<Value>>,
+    wrong_id: &str,
+) -> AnyView {
     let shown = move || {
         now.with(|now| now.as_ref().filter(|now| !now.is_null()).map(validation::typed))
             .unwrap_or_default()
@@ -300,7 +305,12 @@ fn typed(place: Place, simple: ScalarType, now: Memo<Option<Value>>, wrong_id: &
     .into_any()
 }
 
-fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &str) -> AnyView {
+fn chosen(
+    place: FormField,
+    known: Vec<Value>,
+    now: Memo<Option<Value>>,
+    wrong_id: &str,
+) -> AnyView {
     let below = inherited(&place);
     let none = if below.is_empty() {
         "not set".to_owned()
@@ -340,7 +350,7 @@ fn chosen(place: Place, known: Vec<Value>, now: Memo<Option<Value>>, wrong_id: &
 }
 
 /// The name and version of a secret. Its value is never in a document.
-fn secret_control(place: Place, now: Memo<Option<Value>>) -> AnyView {
+fn secret_control(place: FormField, now: Memo<Option<Value>>) -> AnyView {
     let part = move |key: &'static str| {
         now.with(|now| now.as_ref().and_then(|now| now.get(key)).map(validation::typed))
             .unwrap_or_default()

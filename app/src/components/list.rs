@@ -34,7 +34,7 @@ const MAX_NAMED: usize = 3;
 
 /// A parameter of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Asked {
+struct ListParam {
     name: &'static str,
     value: String,
     role: Role,
@@ -48,14 +48,14 @@ enum Role {
     /// It selects one of several lists.
     Which,
     /// It configures content next to the list and has a field in the form.
-    Beside,
+    Adjacent,
 }
 
-impl Asked {
+impl ListParam {
     fn label(&self) -> Option<&'static str> {
         match self.role {
             Role::Narrows(label) => Some(label),
-            Role::Which | Role::Beside => None,
+            Role::Which | Role::Adjacent => None,
         }
     }
 }
@@ -64,7 +64,7 @@ impl Asked {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListAddress<S> {
     path: String,
-    filters: Vec<Asked>,
+    filters: Vec<ListParam>,
     /// As in the address, valid or not.
     sort: String,
     columns: String,
@@ -103,19 +103,19 @@ impl<S: Sort> ListAddress<S> {
 
     /// Adds a parameter for content next to the list. It is kept in links and is no filter.
     pub fn with_panel(self, name: &'static str, value: &str) -> Self {
-        self.having(name, value, Role::Beside)
+        self.having(name, value, Role::Adjacent)
     }
 
     fn having(mut self, name: &'static str, value: &str, role: Role) -> Self {
         if !value.is_empty() {
-            self.filters.push(Asked { name, value: value.to_owned(), role });
+            self.filters.push(ListParam { name, value: value.to_owned(), role });
         }
         self
     }
 
     /// Declares the further parameters that the page knows. Other parameters are
     /// [refused](Self::known).
-    pub fn with_known_params(self, query: &ParamsMap, words: &[&str]) -> Self {
+    pub fn with_further_params(self, query: &ParamsMap, words: &[&str]) -> Self {
         let all: Vec<&str> = words.iter().copied().chain([SORT, COLUMNS, self.place.0]).collect();
         Self { strange: strange(query, &all), ..self }
     }
@@ -134,12 +134,12 @@ impl<S: Sort> ListAddress<S> {
 
     /// Removes the parameters for content next to the list.
     pub fn without_adjacent(mut self) -> Self {
-        self.filters.retain(|asked| asked.role != Role::Beside);
+        self.filters.retain(|asked| asked.role != Role::Adjacent);
         self
     }
 
     /// The value of a parameter as written. Empty: not set.
-    pub fn word(&self, name: &str) -> String {
+    pub fn param(&self, name: &str) -> String {
         if name == SORT {
             return self.sort.clone();
         }
@@ -154,12 +154,12 @@ impl<S: Sort> ListAddress<S> {
         every: &[T],
         as_str: impl Fn(T) -> &'static str,
     ) -> Result<Option<T>, Failure> {
-        one_of(name, &self.word(name), every, as_str)
+        one_of(name, &self.param(name), every, as_str)
     }
 
     /// The UTC time of a parameter. `None`: not set. `label` is the label of its field.
     pub fn moment(&self, name: &str, label: &str) -> Result<Option<At>, Failure> {
-        let text = self.word(name);
+        let text = self.param(name);
         if text.trim().is_empty() {
             return Ok(None);
         }
@@ -183,14 +183,14 @@ impl<S: Sort> ListAddress<S> {
     }
 
     /// The cursor. `None`: the first page.
-    pub fn place(&self) -> Option<Cursor> {
+    pub fn cursor(&self) -> Option<Cursor> {
         Some(&self.place.1).filter(|place| !place.is_empty()).cloned().map(Cursor::from)
     }
 
     /// The order and the cursor. A cursor of another order is refused here, with a readable error
     /// and without a request.
     pub fn stretch(&self) -> Result<(Order<S>, Option<Cursor>), Failure> {
-        let (order, place) = (self.order()?, self.place());
+        let (order, place) = (self.order()?, self.cursor());
         let fits = place.as_ref().is_none_or(|place| place.keys(order).is_ok());
         match fits {
             true => Ok((order, place)),
@@ -215,13 +215,13 @@ impl<S: Sort> ListAddress<S> {
         kept.chain(columns).collect()
     }
 
-    fn words<'a>(
+    fn all_params<'a>(
         &'a self,
         with_filters: bool,
         sort: &'a str,
         place: &'a str,
     ) -> Vec<(&'a str, &'a str)> {
-        let noderole = |asked: &&Asked| with_filters || asked.label().is_none();
+        let noderole = |asked: &&ListParam| with_filters || asked.label().is_none();
         let filters =
             self.filters.iter().filter(noderole).map(|asked| (asked.name, asked.value.as_str()));
         let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
@@ -233,7 +233,7 @@ impl<S: Sort> ListAddress<S> {
     fn with(&self, with_filters: bool, sort: &str, place: &str) -> String {
         let said = |(name, value): (&str, &str)| format!("{name}={}", addresses::encoded(value));
         let words: Vec<String> =
-            self.words(with_filters, sort, place).into_iter().map(said).collect();
+            self.all_params(with_filters, sort, place).into_iter().map(said).collect();
         match words.is_empty() {
             true => self.path.clone(),
             false => format!("{}?{}", self.path, words.join("&")),
@@ -260,7 +260,7 @@ impl<S: Sort> ListAddress<S> {
     }
 
     /// The address without any parameters: the fallback for every invalid address.
-    pub fn whole(&self) -> &str {
+    pub fn base_address(&self) -> &str {
         &self.path
     }
 
@@ -271,7 +271,8 @@ impl<S: Sort> ListAddress<S> {
 
     /// The filters in words: `name contains “db”, state is “dead”`.
     pub fn narrowed(&self) -> String {
-        let said = |asked: &Asked| asked.label().map(|label| format!("{label} “{}”", asked.value));
+        let said =
+            |asked: &ListParam| asked.label().map(|label| format!("{label} “{}”", asked.value));
         self.filters.iter().filter_map(said).collect::<Vec<_>>().join(", ")
     }
 }
@@ -358,26 +359,26 @@ macro_rules! columns_of {
 pub(crate) use columns_of;
 
 /// The set of visible columns.
-pub struct Shown<C> {
+pub struct VisibleColumns<C> {
     /// One bit per column. `None`: all.
     some: Option<u32>,
     columns: PhantomData<C>,
 }
 
-impl<C> Clone for Shown<C> {
+impl<C> Clone for VisibleColumns<C> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<C> Copy for Shown<C> {}
+impl<C> Copy for VisibleColumns<C> {}
 
-impl<C> fmt::Debug for Shown<C> {
+impl<C> fmt::Debug for VisibleColumns<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Shown({:?})", self.some)
     }
 }
 
-impl<C: Column> Shown<C> {
+impl<C: Column> VisibleColumns<C> {
     /// The columns that an address selects. Ignores unknown columns, and shows all columns if none
     /// is left.
     pub fn of<S>(listed: &ListAddress<S>) -> Self {
@@ -455,7 +456,7 @@ pub fn filters<S: Sort>(
         let listed = listed.read();
         let is_odd = listed.sort.parse::<Order<S>>().is_err();
         (listed.is_filtered() || is_odd)
-            .then(|| if is_odd { listed.whole().to_owned() } else { listed.all() })
+            .then(|| if is_odd { listed.base_address().to_owned() } else { listed.all() })
     });
     form(listed.read_untracked().path.clone(), fields.into_any(), orders, now, kept, clear)
 }
@@ -595,22 +596,23 @@ pub fn choice_field(
 
 /// The form that chooses the columns of a list. It keeps all other parameters except the cursor.
 pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
-    let shown = Memo::new(move |_| Shown::<C>::of(&listed.read()).some);
+    let shown = Memo::new(move |_| VisibleColumns::<C>::of(&listed.read()).some);
     let kept = move || {
         let listed = listed.read();
         let keep = |(name, value): (&str, &str)| {
             let (name, value) = (name.to_owned(), value.to_owned());
             (name != COLUMNS).then(|| view! { <input type="hidden" name=name value=value/> })
         };
-        listed.words(true, &listed.sort, "").into_iter().map(keep).collect_view()
+        listed.all_params(true, &listed.sort, "").into_iter().map(keep).collect_view()
     };
     let first = C::EVERY
         .first()
         .map(|column| view! { <input type="hidden" name=COLUMNS value=column.as_str()/> });
     let choice = |column: &C| {
         let column = *column;
-        let is_shown =
-            Memo::new(move |_| Shown::<C> { some: shown.get(), columns: PhantomData }.has(column));
+        let is_shown = Memo::new(move |_| {
+            VisibleColumns::<C> { some: shown.get(), columns: PhantomData }.has(column)
+        });
         view! {
             <label class="choice">
                 <input type="checkbox" name=COLUMNS value=column.as_str() checked=move || is_shown.get() prop:checked=move || is_shown.get()/>
@@ -642,11 +644,11 @@ pub fn pager<S: Sort>(listed: &ListAddress<S>, next: Option<&Cursor>) -> AnyView
     let is_usual = listed.sort.parse::<Order<S>>().unwrap_or_default().is_usual();
     let words =
         if S::USUAL.descending && is_usual { ("Newest", "Older") } else { ("First", "Next") };
-    ways(listed.place().map(|_| listed.first()), next.map(|next| listed.at(next)), words)
+    page_links(listed.cursor().map(|_| listed.first()), next.map(|next| listed.at(next)), words)
 }
 
 /// Links to the first page and the next page, with their labels.
-pub fn ways(
+pub fn page_links(
     first: Option<String>,
     next: Option<String>,
     (to_first, to_next): (&'static str, &'static str),
@@ -671,7 +673,7 @@ pub fn hidden<S: Sort>(
     one: &'static str,
     many: &'static str,
 ) -> Option<AnyView> {
-    if listed.place().is_some() {
+    if listed.cursor().is_some() {
         return Some(past_end(listed.first(), many));
     }
     listed.is_filtered().then(|| no_match(listed.narrowed(), listed.all(), one, many))
@@ -703,16 +705,16 @@ pub fn trouble<S: Sort>(listed: &ListAddress<S>, many: &'static str, problem: Pr
     let (is_unknown, here) = (listed.strange.is_some(), listed.address());
     // After a 403, no other address of the same list would work.
     let is_refused = problem.status == 403;
-    let first = listed.place().filter(|_| !is_refused).map(|_| listed.first());
-    let whole =
-        (!is_refused && (is_unknown || here != listed.whole())).then(|| listed.whole().to_owned());
-    let without = (is_unknown && here != listed.whole()).then_some(here);
-    let ways = view! {
+    let first = listed.cursor().filter(|_| !is_refused).map(|_| listed.first());
+    let whole = (!is_refused && (is_unknown || here != listed.base_address()))
+        .then(|| listed.base_address().to_owned());
+    let without = (is_unknown && here != listed.base_address()).then_some(here);
+    let page_links = view! {
         {without.map(|without| view! { <a class="button" href=without>"Remove the invalid parameters"</a> })}
         {first.map(|first| view! { <a class="button" href=first>"Open the first page"</a> })}
         {whole.map(|whole| view! { <a class="button" href=whole>"Show all " {many}</a> })}
     };
-    problem_in_page(problem, ways.into_any())
+    problem_in_page(problem, page_links.into_any())
 }
 
 #[cfg(test)]
@@ -793,11 +795,11 @@ mod tests {
         {
             query.insert(name.to_owned(), value.to_owned());
         }
-        let odd = listed(&[("filter", "db")]).with_known_params(&query, &["filter"]);
+        let odd = listed(&[("filter", "db")]).with_further_params(&query, &["filter"]);
         let said = odd.known().unwrap_err().0.detail;
         assert_eq!(said, "Unknown parameter \"x\". Use one of: filter, sort, columns, after.");
         assert_eq!(odd.address(), "/nodes?filter=db");
-        assert!(listed(&[]).with_known_params(&query, &["filter", "x"]).known().is_ok());
+        assert!(listed(&[]).with_further_params(&query, &["filter", "x"]).known().is_ok());
     }
 
     #[test]
@@ -814,7 +816,7 @@ mod tests {
     #[test]
     fn first_column_is_always_shown() {
         let has = |words: &[(&str, &str)]| {
-            let shown = Shown::<Part>::of(&listed(words));
+            let shown = VisibleColumns::<Part>::of(&listed(words));
             [Part::Name, Part::State, Part::Steps].map(|part| shown.has(part))
         };
         assert_eq!(has(&[]), [true; 3]);

@@ -30,8 +30,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::components::list::{
-    Column, ListAddress, Shown, choice_field, columns, example_field, filters, head, header,
-    hidden, pager, time_field, trouble,
+    Column, ListAddress, VisibleColumns, choice_field, columns, example_field, filters, head,
+    header, hidden, pager, time_field, trouble,
 };
 use crate::components::{
     EquivalentCommands, Feed, FormValues, ProblemNotice, load_with_error, rows,
@@ -120,10 +120,10 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     /// The noun in singular and plural.
     const NAMES: (&'static str, &'static str);
     /// The name of the cursor parameter.
-    const PLACE: &'static str;
+    const CURSOR_PARAM: &'static str;
     const FIELDS: &'static [Field];
     /// Further parameters of the page's address: the choice of the list, or content next to it.
-    const WORDS: &'static [&'static str] = &[];
+    const EXTRA_PARAMS: &'static [&'static str] = &[];
     /// Columns of numbers, which are right-aligned.
     const NUMBERS: &'static [Self::Part] = &[];
     /// The sort orders with their labels in the form.
@@ -131,7 +131,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     /// The topics of events that change the list.
     const TOPICS: &'static [Topic] = &[];
     /// The list in the API, for the equivalent commands.
-    const SAME: List;
+    const API_LIST: List;
     /// The permission for the page's commands, which are hidden without it.
     const RIGHT: Option<&'static str> = None;
     /// The header of the column with the rows' commands, which requires the permission.
@@ -158,18 +158,18 @@ pub trait ListPage: Copy + Send + Sync + 'static {
 
     /// Parses the address.
     fn read(self, query: &ParamsMap) -> ListAddress<Self::Sort> {
-        let listed = ListAddress::read(self.path(), query, Self::PLACE);
+        let listed = ListAddress::read(self.path(), query, Self::CURSOR_PARAM);
         with_fields(listed, Self::FIELDS, |name| query.get(name).unwrap_or_default())
     }
 
     /// The first page of the same list, with one more filter.
-    fn asking(
+    fn filtered_address(
         self,
         listed: &ListAddress<Self::Sort>,
         name: &str,
         value: &str,
     ) -> ListAddress<Self::Sort> {
-        let said = |word: &str| if word == name { value.to_owned() } else { listed.word(word) };
+        let said = |word: &str| if word == name { value.to_owned() } else { listed.param(word) };
         with_fields(listed.bare(), Self::FIELDS, said)
     }
 
@@ -185,13 +185,13 @@ pub trait ListPage: Copy + Send + Sync + 'static {
     }
 
     /// The value of an API parameter for this address.
-    fn word(self, listed: &ListAddress<Self::Sort>, word: &str) -> Option<String> {
-        Some(listed.word(word))
+    fn api_param(self, listed: &ListAddress<Self::Sort>, word: &str) -> Option<String> {
+        Some(listed.param(word))
     }
 
     /// The equivalent API call.
-    fn same(self, listed: &ListAddress<Self::Sort>) -> Call {
-        listing(Self::SAME, |word| self.word(listed, word))
+    fn api_call(self, listed: &ListAddress<Self::Sort>) -> Call {
+        listing(Self::API_LIST, |word| self.api_param(listed, word))
     }
 
     /// Fetches again when an event changes the list.
@@ -220,7 +220,7 @@ pub fn with_fields<S: Sort>(
 
 /// The context of a row.
 pub struct With<P: ListPage> {
-    shown: Shown<P::Part>,
+    shown: VisibleColumns<P::Part>,
     /// Whether the reader has the list's [permission](ListPage::RIGHT).
     pub may: bool,
     pub listed: StoredValue<ListAddress<P::Sort>>,
@@ -276,9 +276,12 @@ impl<P: ListPage> ListOf<P> {
         let query = use_query_map();
         let listed = Memo::new(move |_| {
             let query = query.read();
-            let words: Vec<&str> =
-                P::FIELDS.iter().map(|field| field.name).chain(P::WORDS.iter().copied()).collect();
-            of.read(&query).with_known_params(&query, &words)
+            let words: Vec<&str> = P::FIELDS
+                .iter()
+                .map(|field| field.name)
+                .chain(P::EXTRA_PARAMS.iter().copied())
+                .collect();
+            of.read(&query).with_further_params(&query, &words)
         });
         let fetch = move |listed: ListAddress<P::Sort>| async move {
             listed.known()?;
@@ -298,7 +301,10 @@ impl<P: ListPage> ListOf<P> {
 
     /// Content next to the page's title, which depends on the reader's permission. Errors are shown
     /// in place of the list.
-    pub fn beside(self, show: impl Fn(bool) -> AnyView + Copy + Send + Sync + 'static) -> AnyView {
+    pub fn with_side_content(
+        self,
+        show: impl Fn(bool) -> AnyView + Copy + Send + Sync + 'static,
+    ) -> AnyView {
         let loaded = self.loaded;
         let show = move || {
             Suspend::new(async move {
@@ -315,14 +321,14 @@ impl<P: ListPage> ListOf<P> {
     pub fn view(self) -> AnyView {
         let Self { of, listed, loaded } = self;
         let field = |field: &'static Field| {
-            let value = Signal::derive(move || listed.read().word(field.name));
+            let value = Signal::derive(move || listed.read().param(field.name));
             field.view(P::ID, value)
         };
         let fields = P::FIELDS.iter().map(field).collect_view();
         let show =
             move |(first, may): (P::Page, bool)| table(of, first, may, listed.get_untracked());
         let say = move |problem: Problem| trouble(&listed.read_untracked(), P::NAMES.1, problem);
-        let same = move |_: FormValues| vec![of.same(&listed.read())];
+        let same = move |_: FormValues| vec![of.api_call(&listed.read())];
         view! {
             {filters(listed, P::SORTS, fields)}
             {columns::<_, P::Part>(listed)}
@@ -334,7 +340,8 @@ impl<P: ListPage> ListOf<P> {
 }
 
 fn table<P: ListPage>(of: P, first: P::Page, may: bool, listed: ListAddress<P::Sort>) -> AnyView {
-    let context = With { shown: Shown::of(&listed), may, listed: StoredValue::new(listed.clone()) };
+    let context =
+        With { shown: VisibleColumns::of(&listed), may, listed: StoredValue::new(listed.clone()) };
     let feed = Feed::new(first, move || of.fetch(listed.clone()));
     of.follow(feed);
     let page = feed.value();

@@ -83,22 +83,22 @@ pub fn object_problem_page(problem: Problem, (all, word): ListLink) -> AnyView {
 }
 
 /// As [`problem_page`], with further links.
-pub fn problem_page_with(problem: Problem, ways: AnyView) -> AnyView {
+pub fn problem_page_with(problem: Problem, links: AnyView) -> AnyView {
     let title = problem.title.clone();
     view! {
         <Title text=title.clone()/>
-        {problem_card(problem, view! { <h1>{title}</h1> }.into_any(), ways)}
+        {problem_card(problem, view! { <h1>{title}</h1> }.into_any(), links)}
     }
     .into_any()
 }
 
 /// A part of a page that could not be loaded, with links.
-pub fn problem_in_page(problem: Problem, ways: AnyView) -> AnyView {
+pub fn problem_in_page(problem: Problem, links: AnyView) -> AnyView {
     let title = problem.title.clone();
-    problem_card(problem, view! { <h2>{title}</h2> }.into_any(), ways)
+    problem_card(problem, view! { <h2>{title}</h2> }.into_any(), links)
 }
 
-fn problem_card(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
+fn problem_card(problem: Problem, title: AnyView, links: AnyView) -> AnyView {
     let is_missing = problem.status == 404;
     view! {
         <div class="empty card" data-status=problem.status.to_string()>
@@ -108,7 +108,7 @@ fn problem_card(problem: Problem, title: AnyView, ways: AnyView) -> AnyView {
             <div class="buttons">
                 {(problem.status == 401).then(|| view! { <a class="button primary" rel="external" href=sign_in_link()>"Sign in"</a> })}
                 {try_again(&problem, use_context(), "button", here())}
-                {ways}
+                {links}
             </div>
         </div>
     }

@@ -58,7 +58,8 @@ impl Preview {
 
     fn ask(self, question: PreviewRequest) {
         spawn_local(async move {
-            let answer = edits::server_functions::foresee(question.0, question.2.clone()).await;
+            let answer =
+                edits::server_functions::preview_edits(question.0, question.2.clone()).await;
             // The response to an outdated question.
             if self.question.try_get_untracked().flatten().as_ref() != Some(&question) {
                 return;
@@ -74,7 +75,7 @@ impl Preview {
     }
 
     /// The proposal, its version and the edits, whether or not they are valid.
-    pub fn stands_for(self) -> Option<(ProposalId, i32, Vec<Edit>)> {
+    pub fn represented_deployment(self) -> Option<(ProposalId, i32, Vec<Edit>)> {
         self.question.get()
     }
 

@@ -23,7 +23,7 @@ impl ColorBy {
     pub const ALL: [Self; 3] = [Self::State, Self::Wave, Self::Owner];
 
     /// The word in addresses and on the page.
-    pub const fn word(self) -> &'static str {
+    pub const fn label(self) -> &'static str {
         match self {
             Self::State => "state",
             Self::Wave => "wave",
@@ -123,8 +123,9 @@ impl Address {
         let pair = |(word, said): (&str, String)| {
             format!("{word}={}", addresses::encoded(&said).replace("%2C", ","))
         };
-        let color = (self.color != ColorBy::State).then(|| ("color", self.color.word().to_owned()));
-        self.wish.words().into_iter().chain(color).map(pair).collect()
+        let color =
+            (self.color != ColorBy::State).then(|| ("color", self.color.label().to_owned()));
+        self.wish.query_params().into_iter().chain(color).map(pair).collect()
     }
 
     /// Selects a vertex.

@@ -17,7 +17,7 @@ use leptos::prelude::*;
 use super::address::Address;
 use super::colors::Scale;
 use super::picture::{Detail, Viewport};
-use super::{MEASURES, Shown, named, state_style, worst_state};
+use super::{GraphState, MEASURES, named, state_style, worst_state};
 
 /// Maximum number of characters of a name in a box.
 const MAX_NAME_CHARS: usize = 22;
@@ -36,7 +36,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(shown: Shown) -> Self {
+    fn of(shown: GraphState) -> Self {
         let at = Memo::new(move |_| shown.at());
         let first = Memo::new(move |_| {
             let layout = shown.layout.read();
@@ -64,7 +64,7 @@ impl Marks {
 
 /// All boxes in view.
 #[component]
-pub(super) fn Boxes(shown: Shown, viewport: Viewport) -> impl IntoView {
+pub(super) fn Boxes(shown: GraphState, viewport: Viewport) -> impl IntoView {
     let marks = Marks::of(shown);
     let cell = move |key: (u32, usize)| {
         move || {
@@ -89,7 +89,7 @@ pub(super) fn Boxes(shown: Shown, viewport: Viewport) -> impl IntoView {
     .into_any()
 }
 
-fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
+fn whole(shown: GraphState, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale, base) =
         (shown.view.read(), shown.layout.read(), shown.scale.read(), marks.base.read());
     let of = |index: &usize| {
@@ -100,7 +100,7 @@ fn whole(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
 }
 
 /// The boxes as plain shapes: one path for each color and class.
-fn plain_boxes(shown: Shown, marks: Marks, places: &[usize]) -> AnyView {
+fn plain_boxes(shown: GraphState, marks: Marks, places: &[usize]) -> AnyView {
     let (view, layout, scale) = (shown.view.read(), shown.layout.read(), shown.scale.read());
     let mut paths: BTreeMap<(&'static str, &'static str), String> = BTreeMap::new();
     for index in places {

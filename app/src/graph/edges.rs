@@ -13,16 +13,16 @@ use leptos::prelude::*;
 
 use super::layout::Layout;
 use super::picture::{Detail, Viewport};
-use super::{Shown, rewired};
+use super::{GraphState, rewired};
 
 /// A line with its arrows, as path data.
 #[derive(Default)]
-struct Drawn {
+struct EdgePath {
     line: String,
     heads: String,
 }
 
-impl Drawn {
+impl EdgePath {
     fn add(&mut self, path: &[(f64, f64)], detail: Detail) {
         let (Some(first), Some(last)) = (path.first(), path.last()) else { return };
         // Writing to a string cannot fail.
@@ -46,7 +46,7 @@ impl Drawn {
 
 /// All edges in view.
 #[component]
-pub(super) fn Edges(shown: Shown, viewport: Viewport) -> impl IntoView {
+pub(super) fn Edges(shown: GraphState, viewport: Viewport) -> impl IntoView {
     let marked = Memo::new(move |_| {
         let marks: Vec<bool> =
             shown.view.read().edges.iter().map(|edge| edge.on_trail > 0).collect();
@@ -59,7 +59,7 @@ pub(super) fn Edges(shown: Shown, viewport: Viewport) -> impl IntoView {
         move || {
             let (classes, layout, detail) =
                 (classes.read(), shown.layout.read_untracked(), viewport.detail.get());
-            let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
+            let mut lines: BTreeMap<&'static str, EdgePath> = BTreeMap::new();
             for edge in viewport.edges_of(name) {
                 lines
                     .entry(classes.get(edge).copied().unwrap_or("wire"))
@@ -75,7 +75,7 @@ pub(super) fn Edges(shown: Shown, viewport: Viewport) -> impl IntoView {
                 (marked.read(), shown.layout.read_untracked(), viewport.detail.get());
             let is_marked =
                 |edge: &usize| marked.as_ref().and_then(|marks| marks.get(*edge)) == Some(&true);
-            let mut drawn = Drawn::default();
+            let mut drawn = EdgePath::default();
             for edge in viewport.edges_of(name).into_iter().filter(is_marked) {
                 drawn.add(edge_path(&layout, edge), detail);
             }
@@ -121,10 +121,10 @@ fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
 }
 
 /// The edges of the selected box.
-fn selected_edges(shown: Shown, detail: Detail) -> Option<impl IntoView + use<>> {
+fn selected_edges(shown: GraphState, detail: Detail) -> Option<impl IntoView + use<>> {
     let at = shown.at()?;
     let (view, layout) = (shown.view.read(), shown.layout.read());
-    let mut lines: BTreeMap<&'static str, Drawn> = BTreeMap::new();
+    let mut lines: BTreeMap<&'static str, EdgePath> = BTreeMap::new();
     let ends = |edge: &GraphEdge| edge.from == at || edge.to == at;
     for (edge, path) in view.edges.iter().zip(&layout.paths).filter(|(edge, _)| ends(edge)) {
         lines.entry(classes(edge).1).or_default().add(path, detail);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn zoomed_out_edge_is_straight_without_arrow() {
-        let mut drawn = Drawn::default();
+        let mut drawn = EdgePath::default();
         drawn.add(&[(0.0, 1.0), (10.0, 1.0), (20.0, 5.0)], Detail::Far);
         drawn.add(&[], Detail::Far);
         assert_eq!((drawn.line.as_str(), drawn.heads.as_str()), ("M0 1L20 5", ""));

@@ -88,36 +88,36 @@ fn forward(count: usize, edges: &[(usize, usize)]) -> Vec<Option<(usize, usize)>
         }
     }
     #[derive(Clone, Copy, PartialEq)]
-    enum Seen {
+    enum VisitState {
         No,
         Open,
         Done,
     }
-    let mut seen = vec![Seen::No; count];
+    let mut seen = vec![VisitState::No; count];
     let mut forward: Vec<_> =
         edges.iter().map(|(from, to)| (from != to).then_some((*from, *to))).collect();
     for root in 0..count {
-        if seen[root] != Seen::No {
+        if seen[root] != VisitState::No {
             continue;
         }
         // An explicit stack, since a chain of thousands of vertices would overflow the call stack.
         // The depth-first search of petgraph that finds these edges recurses.
         let mut stack = vec![(root, 0)];
-        seen[root] = Seen::Open;
+        seen[root] = VisitState::Open;
         while let Some((vertex, next)) = stack.pop() {
             let Some(edge) = children[vertex].get(next) else {
-                seen[vertex] = Seen::Done;
+                seen[vertex] = VisitState::Done;
                 continue;
             };
             stack.push((vertex, next + 1));
             let to = edges[*edge].1;
             match seen[to] {
-                Seen::No => {
-                    seen[to] = Seen::Open;
+                VisitState::No => {
+                    seen[to] = VisitState::Open;
                     stack.push((to, 0));
                 }
-                Seen::Open => forward[*edge] = Some((to, vertex)),
-                Seen::Done => {}
+                VisitState::Open => forward[*edge] = Some((to, vertex)),
+                VisitState::Done => {}
             }
         }
     }
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn new_vertex_keeps_layers_of_unrelated_vertices() {
+    fn new_vertex_keeps_unrelated_layers() {
         let count = 40;
         let mut watched = 0;
         for seed in 0..200 {

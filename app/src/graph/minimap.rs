@@ -10,7 +10,7 @@ use leptos::ev::PointerEvent;
 use leptos::prelude::*;
 use wasm_bindgen::JsCast;
 
-use super::{MEASURES, Shown};
+use super::{GraphState, MEASURES};
 
 /// Maximum size, in pixels of the page.
 const MAX_SIZE: (f64, f64) = (184.0, 120.0);
@@ -22,7 +22,7 @@ fn scale(width: f64, height: f64) -> f64 {
 
 #[component]
 pub(super) fn Minimap(
-    shown: Shown,
+    shown: GraphState,
     /// The visible part of the picture: x, y, width, height, in the picture's pixels.
     seen: Signal<(f64, f64, f64, f64)>,
 ) -> impl IntoView {

@@ -126,7 +126,7 @@ pub(crate) fn changes(view: &GraphView) -> Vec<(&'static str, &'static str)> {
 
 /// The state of a displayed graph.
 #[derive(Clone, Copy)]
-pub(crate) struct Shown {
+pub(crate) struct GraphState {
     pub view: RwSignal<GraphView>,
     pub address: Memo<Address>,
     pub layout: Memo<Layout>,
@@ -141,7 +141,7 @@ pub(crate) struct Shown {
     pub room: NodeRef<html::Div>,
 }
 
-impl Shown {
+impl GraphState {
     /// The two ends of each edge.
     pub fn ends(self) -> Vec<(usize, usize)> {
         self.view.read().edges.iter().map(|edge| (edge.from, edge.to)).collect()
@@ -198,7 +198,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
             view.edges.iter().map(|edge| (edge.from, edge.to)).collect::<Vec<_>>(),
         )
     });
-    let shown = Shown {
+    let shown = GraphState {
         view,
         address,
         layout: Memo::new(move |_| {
@@ -258,7 +258,7 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
 
 /// The details of the selected vertex, with links.
 #[component]
-fn About(shown: Shown) -> impl IntoView {
+fn About(shown: GraphState) -> impl IntoView {
     let body = move || {
         let Some(at) = shown.at() else {
             let way = shown.view.read().trail.clone().filter(|trail| !trail.path.is_empty());

@@ -20,7 +20,7 @@ use super::edges::Edges;
 use super::layout::{Layout, Neighbors, neighbors};
 use super::minimap::Minimap;
 use super::visible_pieces::{Pieces, Rect};
-use super::{MEASURES, Shown, worst_state};
+use super::{GraphState, MEASURES, worst_state};
 use api::runs::StepState;
 use api::views::graph::{Appearance, GraphDirection, GraphVertex};
 
@@ -57,7 +57,7 @@ pub(super) struct Viewport {
 }
 
 impl Viewport {
-    fn of(shown: Shown) -> Self {
+    fn of(shown: GraphState) -> Self {
         let cut = Memo::new(move |last: Option<&NumberedPieces>| {
             (last.map_or(0, |(number, _)| number + 1), Pieces::of(&shown.layout.read()))
         });
@@ -110,7 +110,7 @@ impl Viewport {
 }
 
 #[component]
-pub(super) fn Picture(shown: Shown) -> impl IntoView {
+pub(super) fn Picture(shown: GraphState) -> impl IntoView {
     let viewport = Viewport::of(shown);
     let width = move || (shown.layout.read().width * shown.zoom.get()).round().to_string();
     let height = move || (shown.layout.read().height * shown.zoom.get()).round().to_string();
@@ -172,7 +172,7 @@ pub(super) fn Picture(shown: Shown) -> impl IntoView {
 }
 
 /// Records the visible part: exact for the minimap, in steps for the picture.
-fn note(shown: Shown, seen: RwSignal<(f64, f64, f64, f64)>) {
+fn note(shown: GraphState, seen: RwSignal<(f64, f64, f64, f64)>) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
     let real = [room.scroll_left(), room.scroll_top(), room.client_width(), room.client_height()];
@@ -204,7 +204,7 @@ fn fitted(area: (f64, f64), window: (f64, f64)) -> f64 {
 }
 
 /// Zooms so that the whole picture is visible.
-pub(super) fn fit(shown: Shown) {
+pub(super) fn fit(shown: GraphState) {
     let Some(room) = shown.room.get_untracked() else { return };
     let layout = shown.layout.read_untracked();
     let zoom = fitted((layout.width, layout.height), room_size(&room));
@@ -212,7 +212,7 @@ pub(super) fn fit(shown: Shown) {
 }
 
 /// Sets the zoom and the visible part of a picture that was just opened.
-fn open(shown: Shown) {
+fn open(shown: GraphState) {
     let Some(room) = shown.room.try_get_untracked().flatten() else { return };
     let (width, height) = room_size(&room);
     let (zoom, (x, y)) = {
@@ -275,7 +275,7 @@ fn opening(layout: &Layout, urgent: &[usize], window: (f64, f64)) -> (f64, (f64,
 }
 
 /// Multiplies the zoom. The point `fixed` of the window stays in place. Default: the center.
-pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
+pub(super) fn zoom_by(shown: GraphState, factor: f64, fixed: Option<(f64, f64)>) {
     let before = shown.zoom.get_untracked();
     let after = (before * factor).clamp(ZOOM_RANGE.0, ZOOM_RANGE.1);
     if after == before {
@@ -297,7 +297,7 @@ pub(super) fn zoom_by(shown: Shown, factor: f64, fixed: Option<(f64, f64)>) {
 }
 
 /// Zooms at the pointer on Ctrl + wheel. Browsers report a pinch on a touchpad as this event.
-fn turned(shown: Shown, event: &WheelEvent) {
+fn turned(shown: GraphState, event: &WheelEvent) {
     if !event.ctrl_key() {
         return;
     }
@@ -315,14 +315,14 @@ fn event_box(target: Option<web_sys::EventTarget>) -> Option<web_sys::Element> {
     target?.dyn_into::<web_sys::Element>().ok()?.closest("a.box").ok()?
 }
 
-fn place_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
+fn box_of(target: Option<web_sys::EventTarget>) -> Option<usize> {
     event_box(target)?.get_attribute("data-vertex")?.parse().ok()
 }
 
 /// The box under the pointer. When zoomed out, boxes are shapes, so it is found by its position.
-fn under(shown: Shown, viewport: Viewport, event: &MouseEvent) -> Option<usize> {
+fn under(shown: GraphState, viewport: Viewport, event: &MouseEvent) -> Option<usize> {
     if viewport.detail.get_untracked() == Detail::Near {
-        return place_of(event.target());
+        return box_of(event.target());
     }
     let picture = event.current_target()?.dyn_into::<web_sys::Element>().ok()?;
     let (frame, zoom) = (picture.get_bounding_client_rect(), shown.zoom.get_untracked());
@@ -340,7 +340,7 @@ fn box_at_point(layout: &Layout, (x, y): (f64, f64)) -> Option<usize> {
 }
 
 fn on_click(
-    shown: Shown,
+    shown: GraphState,
     viewport: Viewport,
     navigate: &impl Fn(&str, NavigateOptions),
     event: &MouseEvent,
@@ -356,14 +356,14 @@ fn on_click(
     navigate(&link, without_scroll());
 }
 
-fn link_to(shown: Shown, index: usize) -> Option<String> {
+fn link_to(shown: GraphState, index: usize) -> Option<String> {
     let view = shown.view.read_untracked();
     Some(shown.address.read_untracked().at(&view.vertices.get(index)?.key).link())
 }
 
 /// Keeps the focus on a box when the picture is redrawn, for example after a selection. Returns the
 /// value in which boxes record their key on focus.
-fn keep_focus(shown: Shown) -> StoredValue<Option<String>> {
+fn keep_focus(shown: GraphState) -> StoredValue<Option<String>> {
     let focused = StoredValue::new(None::<String>);
     Effect::new(move |_| {
         shown.address.track();
@@ -386,7 +386,7 @@ type BoxPositions = (Vec<String>, Vec<(f64, f64)>);
 
 /// Keeps the reader's view steady when the picture changes. The selected box keeps its position on
 /// the page. Without a selection, the box nearest to the center of the window does.
-fn keep_position(shown: Shown) {
+fn keep_position(shown: GraphState) {
     Effect::new(move |last: Option<BoxPositions>| {
         let places = shown.layout.read().places.clone();
         let keys: Vec<String> =
@@ -437,7 +437,7 @@ fn without_scroll() -> NavigateOptions {
 }
 
 fn pressed(
-    shown: Shown,
+    shown: GraphState,
     near: Memo<Neighbors>,
     navigate: &(impl Fn(&str, NavigateOptions) + Clone),
     event: &KeyboardEvent,
@@ -445,7 +445,7 @@ fn pressed(
     if event.ctrl_key() || event.meta_key() || event.alt_key() {
         return;
     }
-    let Some(index) = place_of(event.target()) else { return };
+    let Some(index) = box_of(event.target()) else { return };
     let Some((key, role)) = shown
         .view
         .read_untracked()
@@ -467,8 +467,8 @@ fn pressed(
     let to = match event.key().as_str() {
         "ArrowRight" => along(false),
         "ArrowLeft" => along(true),
-        "ArrowDown" => beside(&shown.layout.read_untracked(), index, 1),
-        "ArrowUp" => beside(&shown.layout.read_untracked(), index, -1),
+        "ArrowDown" => adjacent_box(&shown.layout.read_untracked(), index, 1),
+        "ArrowUp" => adjacent_box(&shown.layout.read_untracked(), index, -1),
         "u" | "U" => return go(event, navigate, &address.toggled_role(&role).link()),
         "p" | "P" => return go(event, navigate, &address.with_path_at(&key).link()),
         "f" | "F" => {
@@ -489,7 +489,7 @@ fn go(event: &KeyboardEvent, navigate: &(impl Fn(&str, NavigateOptions) + Clone)
 }
 
 /// The next box above or below in the same layer.
-fn beside(layout: &Layout, index: usize, step: isize) -> Option<usize> {
+fn adjacent_box(layout: &Layout, index: usize, step: isize) -> Option<usize> {
     let mut column: Vec<usize> =
         (0..layout.layers.len()).filter(|at| layout.layers[*at] == layout.layers[index]).collect();
     column.sort_by(|a, b| layout.places[*a].1.total_cmp(&layout.places[*b].1));
@@ -498,7 +498,7 @@ fn beside(layout: &Layout, index: usize, step: isize) -> Option<usize> {
 }
 
 /// Scrolls to a box and focuses it.
-pub(super) fn scroll_to_box(shown: Shown, index: usize) {
+pub(super) fn scroll_to_box(shown: GraphState, index: usize) {
     let Some(room) = shown.room.get_untracked() else { return };
     let zoom = shown.zoom.get_untracked();
     shown.held.set(Some(index));
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn small_picture_opens_whole() {
+    fn small_graph_opens_unscaled() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
         let middle = (layout.width / 2.0, layout.height / 2.0);
         assert_eq!(opening(&layout, &[2], (4_000.0, 3_000.0)), (1.0, middle));
@@ -601,8 +601,8 @@ mod tests {
     #[test]
     fn up_and_down_keys_stay_in_layer() {
         let layout = lay_out(3, &[(0, 1), (0, 2)], MEASURES);
-        assert_eq!(beside(&layout, 1, 1), Some(2));
-        assert_eq!(beside(&layout, 2, 1), None);
-        assert_eq!(beside(&layout, 0, -1), None);
+        assert_eq!(adjacent_box(&layout, 1, 1), Some(2));
+        assert_eq!(adjacent_box(&layout, 2, 1), None);
+        assert_eq!(adjacent_box(&layout, 0, -1), None);
     }
 }

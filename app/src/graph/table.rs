@@ -3,7 +3,7 @@
 use api::views::graph::GraphView;
 use leptos::prelude::*;
 
-use super::{Shown, boxes, colors, named, rewired, state_style};
+use super::{GraphState, boxes, colors, named, rewired, state_style};
 use crate::components::icon;
 
 /// Maximum number of neighbors that a cell names. The rest is a count. Otherwise a barrier before
@@ -52,7 +52,7 @@ fn edge_list(view: &GraphView, ends: &[(usize, Option<String>)]) -> Option<impl 
 }
 
 #[component]
-pub(super) fn Table(shown: Shown) -> impl IntoView {
+pub(super) fn Table(shown: GraphState) -> impl IntoView {
     let marks = move || shown.view.read().trail.is_some();
     let rows = move || {
         let (view, address) = (shown.view.read(), shown.address.get());

@@ -6,14 +6,14 @@ use leptos::prelude::*;
 use leptos_router::hooks::use_navigate;
 
 use super::address::{Address, ColorBy};
-use super::{Shown, changes, picture};
+use super::{GraphState, changes, picture};
 use crate::components::{Icon, icon};
 
 /// The distances from the focus that the reader can choose, in edges.
 const DISTANCES: [u32; 3] = [1, 2, 3];
 
 #[component]
-pub(super) fn Tools(shown: Shown) -> impl IntoView {
+pub(super) fn Tools(shown: GraphState) -> impl IntoView {
     let counts = move || {
         let view = shown.view.read();
         let boxes = view.vertices.len();
@@ -82,7 +82,7 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
 
 fn colors(address: &Address) -> impl IntoView + use<> {
     let one = |color: ColorBy| {
-        choice(address.with_color(color).link(), address.color == color, color.word())
+        choice(address.with_color(color).link(), address.color == color, color.label())
     };
     view! {
         <span class="buttons" role="group" aria-label="Color by">
@@ -92,7 +92,7 @@ fn colors(address: &Address) -> impl IntoView + use<> {
     }
 }
 
-fn legend(shown: Shown) -> impl IntoView + use<> {
+fn legend(shown: GraphState) -> impl IntoView + use<> {
     let entry = |entry: super::colors::Entry| {
         view! { <li><span class="mark" data-state=entry.tone>{icon(entry.shape)}</span> {entry.words}</li> }
     };
@@ -126,7 +126,7 @@ fn longest(address: &Address) -> impl IntoView + use<> {
 }
 
 /// The highlighted part, or the next step to choose one.
-fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
+fn trail(shown: GraphState) -> Option<impl IntoView + use<>> {
     let address = shown.address.read();
     let wish = address.wish.trail.clone()?;
     let said = match (&wish, &shown.view.read().trail) {
@@ -155,7 +155,7 @@ fn trail(shown: Shown) -> Option<impl IntoView + use<>> {
 }
 
 #[component]
-fn Zoom(shown: Shown) -> impl IntoView {
+fn Zoom(shown: GraphState) -> impl IntoView {
     let by = move |factor: f64| picture::zoom_by(shown, factor, None);
     view! {
         <span class="buttons needs-scripts" role="group" aria-label="Zoom">
@@ -170,7 +170,7 @@ fn Zoom(shown: Shown) -> impl IntoView {
 /// Searches by role or node. Enter moves to the next match. If no visible vertex matches, Enter
 /// expands the node with that name.
 #[component]
-fn Find(shown: Shown) -> impl IntoView {
+fn Find(shown: GraphState) -> impl IntoView {
     let turn = StoredValue::new(0_usize);
     let navigate = use_navigate();
     let found = Memo::new(move |_| shown.found());

@@ -148,8 +148,8 @@ impl Stream {
         }
         self.pending = !topics.is_empty();
         let word = match topics.is_empty() {
-            true => TabMessage::Gone { tab: self.tab.clone() },
-            false => TabMessage::Want {
+            true => TabMessage::Unsubscribe { tab: self.tab.clone() },
+            false => TabMessage::Subscribe {
                 tab: self.tab.clone(),
                 asked: self.request_number,
                 topics: topics.iter().map(ToString::to_string).collect(),
@@ -204,7 +204,9 @@ fn begin(shared: Shared) {
         request_lead(false, move || lead(shared), move || on_lead_lost(shared));
     }
     let goes = window_event_listener(leptos::ev::pagehide, move |_| {
-        shared.try_update_value(|stream| stream.say(&TabMessage::Gone { tab: stream.tab.clone() }));
+        shared.try_update_value(|stream| {
+            stream.say(&TabMessage::Unsubscribe { tab: stream.tab.clone() })
+        });
     });
     // The browser itself may wait a long time before it reconnects.
     let on_online = window_event_listener(leptos::ev::online, move |_| {
@@ -215,8 +217,9 @@ fn begin(shared: Shared) {
         });
         settle(shared);
     });
-    let on_visible = window_event_listener(leptos::ev::visibilitychange, move |_| look(shared));
-    let _ = set_interval_with_handle(move || look(shared), CHECK_INTERVAL);
+    let on_visible =
+        window_event_listener(leptos::ev::visibilitychange, move |_| check_connection(shared));
+    let _ = set_interval_with_handle(move || check_connection(shared), CHECK_INTERVAL);
     // These closures live as long as the page.
     std::mem::forget((goes, on_online, on_visible));
 }
@@ -282,7 +285,7 @@ fn adjust(shared: Shared) {
     // The new connection covers all requests up to now.
     shared.try_update_value(|stream| {
         for (tab, asked) in std::mem::take(&mut stream.unconfirmed) {
-            stream.say(&TabMessage::Taken { tab, asked });
+            stream.say(&TabMessage::Subscribed { tab, asked });
         }
     });
 }
@@ -411,7 +414,7 @@ fn heard(shared: Shared, word: TabMessage) {
                 if let Some(place) = place.filter(|_| !stream.pending) {
                     stream.page.told(place);
                 }
-                stream.say(&TabMessage::Here { tab: stream.tab.clone() });
+                stream.say(&TabMessage::Alive { tab: stream.tab.clone() });
             });
         }
         TabMessage::Connection { lost } => {
@@ -420,7 +423,7 @@ fn heard(shared: Shared, word: TabMessage) {
         TabMessage::Lead => {
             follow(shared, Stream::request_again);
         }
-        TabMessage::Taken { tab, asked } => {
+        TabMessage::Subscribed { tab, asked } => {
             follow(shared, |stream| {
                 if tab == stream.tab && asked == stream.request_number {
                     stream.pending = false;
@@ -428,9 +431,9 @@ fn heard(shared: Shared, word: TabMessage) {
             });
         }
         TabMessage::Full { tab } => connect_alone(shared, &tab),
-        TabMessage::Want { .. } | TabMessage::Here { .. } | TabMessage::Gone { .. } => {
-            serve(shared, word)
-        }
+        TabMessage::Subscribe { .. }
+        | TabMessage::Alive { .. }
+        | TabMessage::Unsubscribe { .. } => serve(shared, word),
     }
 }
 
@@ -453,7 +456,7 @@ fn serve(shared: Shared, word: TabMessage) {
         }
         let now = js_sys::Date::now();
         match word {
-            TabMessage::Want { tab, asked, topics, after } => {
+            TabMessage::Subscribe { tab, asked, topics, after } => {
                 let topics: Vec<Topic> =
                     topics.iter().filter_map(|topic| topic.parse().ok()).collect();
                 if !stream.tabs.has_room(&tab, &topics, MAX_TOPICS) {
@@ -469,11 +472,11 @@ fn serve(shared: Shared, word: TabMessage) {
                     stream.say(&TabMessage::Connection { lost: None });
                 }
             }
-            TabMessage::Here { tab } => {
+            TabMessage::Alive { tab } => {
                 stream.seen.entry(tab).and_modify(|seen| *seen = now);
                 return false;
             }
-            TabMessage::Gone { tab } => {
+            TabMessage::Unsubscribe { tab } => {
                 stream.tabs.leave(&tab);
                 stream.seen.remove(&tab);
                 stream.unconfirmed.remove(&tab);
@@ -504,7 +507,7 @@ fn connect_alone(shared: Shared, tab: &str) {
 }
 
 /// Checks whether the connection is alive.
-fn look(shared: Shared) {
+fn check_connection(shared: Shared) {
     let now = js_sys::Date::now();
     let hidden = document().hidden();
     enum Do {

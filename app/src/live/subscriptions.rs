@@ -18,7 +18,7 @@ pub(super) fn place(id: &str) -> Option<JournalPosition> {
 }
 
 #[derive(Debug)]
-struct Want {
+struct TopicRequest {
     topics: BTreeSet<Topic>,
     /// The start position. `None` once a connection covers it.
     after: Option<JournalPosition>,
@@ -27,7 +27,7 @@ struct Want {
 /// All subscriptions that share one connection.
 #[derive(Debug)]
 pub(super) struct Subscriptions<K: Ord> {
-    of: BTreeMap<K, Want>,
+    of: BTreeMap<K, TopicRequest>,
     /// The position of the last event, or the start of the connection before the first event.
     last: Option<JournalPosition>,
 }
@@ -46,8 +46,10 @@ impl<K: Ord> Subscriptions<K> {
         topics: impl IntoIterator<Item = Topic>,
         after: JournalPosition,
     ) {
-        self.of
-            .insert(subscriber, Want { topics: topics.into_iter().collect(), after: Some(after) });
+        self.of.insert(
+            subscriber,
+            TopicRequest { topics: topics.into_iter().collect(), after: Some(after) },
+        );
     }
 
     /// Removes a subscription.

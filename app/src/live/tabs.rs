@@ -24,15 +24,15 @@ const CHANNEL_NAME: &str = "gantry-live-1";
 #[serde(rename_all = "snake_case")]
 pub(super) enum TabMessage {
     /// A tab subscribes to topics from a position. `asked` is the number of this request.
-    Want { tab: String, asked: u64, topics: Vec<String>, after: JournalPosition },
+    Subscribe { tab: String, asked: u64, topics: Vec<String>, after: JournalPosition },
     /// A tab is still alive.
-    Here { tab: String },
+    Alive { tab: String },
     /// A tab has no subscriptions any more.
-    Gone { tab: String },
+    Unsubscribe { tab: String },
     /// A new tab leads: all tabs repeat their subscriptions.
     Lead,
     /// The subscription of a tab is active.
-    Taken { tab: String, asked: u64 },
+    Subscribed { tab: String, asked: u64 },
     /// The shared connection has no room for the tab's topics. The tab needs its own connection.
     Full { tab: String },
     /// An event.

@@ -51,7 +51,7 @@ impl ListPage for Entries {
 
     const ID: &'static str = "audit";
     const NAMES: (&'static str, &'static str) = ("entry", "entries");
-    const PLACE: &'static str = "before";
+    const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("who", "Actor", "actor is").like("ada, or gantry"),
         Field::text("action", "Action", "action is").like("review.commit"),
@@ -62,10 +62,10 @@ impl ListPage for Entries {
         Field::moment("since", "From (UTC)", "from"),
         Field::moment("until", "Until (UTC)", "until"),
     ];
-    const WORDS: &'static [&'static str] = &[VERIFY_AFTER_PARAM, CHAIN_LINK_PARAM];
+    const EXTRA_PARAMS: &'static [&'static str] = &[VERIFY_AFTER_PARAM, CHAIN_LINK_PARAM];
     const NUMBERS: &'static [Part] = &[Part::Sealed];
     const SORTS: &'static [(AuditSort, &'static str)] = &[(AuditSort::At, "time")];
-    const SAME: List = List::Audit;
+    const API_LIST: List = List::Audit;
 
     fn path(self) -> String {
         addresses::AUDIT.to_owned()
@@ -75,8 +75,8 @@ impl ListPage for Entries {
         let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
         let (sort, before) = listed.stretch()?;
         let (who, action, subject) =
-            (listed.word("who"), listed.word("action"), listed.word("subject"));
-        let source = match listed.word("source").as_str() {
+            (listed.param("who"), listed.param("action"), listed.param("subject"));
+        let source = match listed.param("source").as_str() {
             "database" => AuditSource::Database,
             "all" => AuditSource::All,
             _ => AuditSource::Application,
@@ -102,8 +102,8 @@ impl ListPage for Entries {
     }
 
     /// The API takes times in milliseconds.
-    fn word(self, listed: &ListAddress<AuditSort>, word: &str) -> Option<String> {
-        let said = listed.word(word);
+    fn api_param(self, listed: &ListAddress<AuditSort>, word: &str) -> Option<String> {
+        let said = listed.param(word);
         match word {
             "since" | "until" => moment_of(&said).map(|at| at.to_string()),
             _ => Some(said),
@@ -121,7 +121,7 @@ impl ListPage for Entries {
         let who = actor_name(name.as_deref()).to_owned();
         let asked = name.unwrap_or_else(|| SYSTEM_ACTOR.to_owned());
         let link = |word: &str, value: &str| {
-            with.listed.with_value(|listed| self.asking(listed, word, value).address())
+            with.listed.with_value(|listed| self.filtered_address(listed, word, value).address())
         };
         let (by, from_action) = (link("who", &asked), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
@@ -227,11 +227,11 @@ pub fn Audit() -> impl IntoView {
         let show = move |found: Option<(ChainView, String, String)>| {
             found.map(|(found, link, list)| chain_result(&found, &Check { after, link, list }))
         };
-        let ways = move || {
+        let page_links = move || {
             let list = Entries.read(&query.read_untracked()).address();
             view! { <a class="button" href=list>"Remove the invalid parameters"</a> }.into_any()
         };
-        Some(load_with_error(chain, show, move |problem| problem_in_page(problem, ways())))
+        Some(load_with_error(chain, show, move |problem| problem_in_page(problem, page_links())))
     };
     view! {
         <Title text="Audit"/>
@@ -348,14 +348,15 @@ mod tests {
             "it is reported, not ignored"
         );
         assert_eq!(Check::read(&query(&[("check", "")])), None);
-        let other = Entries.asking(&Entries.read(&all), "who", "bo");
+        let other = Entries.filtered_address(&Entries.read(&all), "who", "bo");
         assert_eq!(other.address(), "/audit?who=bo&action=a.b&since=2026-11-21T08%3A15");
     }
 
     #[test]
     fn equivalent_command_has_times_in_milliseconds() {
-        let call = Entries
-            .same(&Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])));
+        let call = Entries.api_call(
+            &Entries.read(&query(&[("since", "2026-11-21T08:15:02"), ("until", "soon")])),
+        );
         assert_eq!(call.path(), "/api/v1/audit");
         assert!(call.curl().contains("since=2026-11-21T08%3A15%3A02.000Z"), "{}", call.curl());
         assert!(!call.curl().contains("until"), "{}", call.curl());

@@ -26,13 +26,13 @@ use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 
 /// The name of the cursor parameter.
-const PLACE: &str = "before";
+const CURSOR_PARAM: &str = "before";
 /// The sort orders with their labels.
 const SORTS: &[(BlueprintSort, &str)] = &[(BlueprintSort::Number, "blueprint")];
 
 /// The parameters of the page, as typed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Wanted {
+struct PageParams {
     /// The deployment whose history is shown.
     deployment: Option<String>,
     sort: Option<String>,
@@ -42,7 +42,7 @@ struct Wanted {
     to: Option<String>,
 }
 
-impl Wanted {
+impl PageParams {
     fn of(get: impl Fn(&str) -> Option<String>) -> Self {
         let text = |name: &str| {
             get(name).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
@@ -50,7 +50,7 @@ impl Wanted {
         Self {
             deployment: text("deployment"),
             sort: text(SORT),
-            before: text(PLACE),
+            before: text(CURSOR_PARAM),
             from: text("from"),
             to: text("to"),
         }
@@ -60,7 +60,7 @@ impl Wanted {
         let all = [
             ("deployment", &self.deployment),
             (SORT, &self.sort),
-            (PLACE, &self.before),
+            (CURSOR_PARAM, &self.before),
             ("from", &self.from),
             ("to", &self.to),
         ];
@@ -94,20 +94,20 @@ impl Wanted {
 
 /// The address of the history. The comparison is content next to the list and does not filter it.
 fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
-    let Wanted { deployment, from, to, .. } = Wanted::of(|name| query.get(name));
+    let PageParams { deployment, from, to, .. } = PageParams::of(|name| query.get(name));
     let [deployment, from, to] = [deployment, from, to].map(Option::unwrap_or_default);
-    let line = ListAddress::read(addresses::BLUEPRINTS, query, PLACE);
+    let line = ListAddress::read(addresses::BLUEPRINTS, query, CURSOR_PARAM);
     line.with_filter("deployment", "deployment is", &deployment)
         .with_panel("from", &from)
         .with_panel("to", &to)
-        .with_known_params(query, &["deployment", "from", "to"])
+        .with_further_params(query, &["deployment", "from", "to"])
 }
 
 async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<BlueprintPage> {
     listed.known()?;
     let (sort, before) = listed.stretch()?;
     server_functions::targets(BlueprintsQuery {
-        deployment: listed.word("deployment"),
+        deployment: listed.param("deployment"),
         sort,
         limit: None,
         before,
@@ -118,7 +118,7 @@ async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<BlueprintPage
 #[component]
 pub fn Blueprints() -> impl IntoView {
     let query = use_query_map();
-    let wanted = Memo::new(move |_| Wanted::of(|name| query.read().get(name)));
+    let wanted = Memo::new(move |_| PageParams::of(|name| query.read().get(name)));
     let listed = Memo::new(move |_| listed(&query.read()));
     // The history stays loaded while the comparison changes.
     let line = Memo::new(move |_| listed.read().clone().without_adjacent());
@@ -148,7 +148,7 @@ pub fn Blueprints() -> impl IntoView {
 /// The fields for the deployment and the two blueprints. They are the only way to enter a root's
 /// hash.
 fn fields(listed: Memo<ListAddress<BlueprintSort>>) -> AnyView {
-    let word = move |name: &'static str| Signal::derive(move || listed.read().word(name));
+    let word = move |name: &'static str| Signal::derive(move || listed.read().param(name));
     view! {
         <div class="field">
             <label for="blueprints-deployment">"Deployment"</label>
@@ -163,7 +163,7 @@ fn fields(listed: Memo<ListAddress<BlueprintSort>>) -> AnyView {
 #[component]
 fn Line(
     first: BlueprintPage,
-    wanted: Memo<Wanted>,
+    wanted: Memo<PageParams>,
     listed: Memo<ListAddress<BlueprintSort>>,
 ) -> impl IntoView {
     let here = listed.get_untracked();
@@ -246,7 +246,7 @@ fn nothing(listed: &ListAddress<BlueprintSort>) -> AnyView {
 
 fn row(
     target: Memo<BlueprintSummary>,
-    wanted: Memo<Wanted>,
+    wanted: Memo<PageParams>,
     head: Memo<BlueprintNumber>,
     can_restore: bool,
 ) -> impl IntoView {
@@ -295,8 +295,8 @@ fn row(
             <td data-label="Hash"><code title=target.root.clone()>{short}</code></td>
             <td data-label="Compare" class="nowrap">
                 <span class="pick">
-                    {pick("from", number, wanted, |wanted, number| Wanted { from: Some(number), ..wanted })}
-                    {pick("to", number, wanted, |wanted, number| Wanted { to: Some(number), ..wanted })}
+                    {pick("from", number, wanted, |wanted, number| PageParams { from: Some(number), ..wanted })}
+                    {pick("to", number, wanted, |wanted, number| PageParams { to: Some(number), ..wanted })}
                     {(number.0 > 1).then(|| {
                         let changes = move || wanted.read().with_comparison(number.0 - 1, number).address();
                         view! { <a href=changes aria-label=format!("Changes of blueprint {}", number.0)>"Changes"</a> }
@@ -313,8 +313,8 @@ fn row(
 fn pick(
     word: &'static str,
     number: BlueprintNumber,
-    wanted: Memo<Wanted>,
-    with: fn(Wanted, String) -> Wanted,
+    wanted: Memo<PageParams>,
+    with: fn(PageParams, String) -> PageParams,
 ) -> impl IntoView {
     let address = move || with(wanted.get(), number.to_string()).address();
     let is_here =
@@ -324,7 +324,7 @@ fn pick(
         .into_any()
 }
 
-fn selected_side(wanted: &Wanted, number: BlueprintNumber) -> Option<&'static str> {
+fn selected_side(wanted: &PageParams, number: BlueprintNumber) -> Option<&'static str> {
     let is = |side: &Option<String>| side.as_deref() == Some(number.to_string().as_str());
     match (is(&wanted.from), is(&wanted.to)) {
         (true, true) => Some("both"),
@@ -341,12 +341,12 @@ mod tests {
     #[test]
     fn history_and_comparison_round_trip_through_address() {
         let of = |pairs: &[(&str, &str)]| {
-            Wanted::of(|name| {
+            PageParams::of(|name| {
                 pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
             })
         };
         assert_eq!(of(&[]).address(), "/blueprints");
-        assert_eq!(of(&[("deployment", ""), ("from", " ")]), Wanted::default());
+        assert_eq!(of(&[("deployment", ""), ("from", " ")]), PageParams::default());
         // An invalid cursor stays in the address and is reported.
         assert_eq!(of(&[("before", "x")]).address(), "/blueprints?before=x");
         let wanted =

@@ -65,7 +65,7 @@ impl ListPage for Versions {
 
     const ID: &'static str = "catalog";
     const NAMES: (&'static str, &'static str) = ("barclamp", "barclamps");
-    const PLACE: &'static str = "after";
+    const CURSOR_PARAM: &'static str = "after";
     const FIELDS: &'static [Field] = &[Field::text("filter", "Name contains", "name contains")];
     const NUMBERS: &'static [Part] = &[Part::Roles];
     const SORTS: &'static [(BarclampSort, &'static str)] = &[
@@ -74,7 +74,7 @@ impl ListPage for Versions {
         (BarclampSort::Roles, "roles"),
     ];
     const TOPICS: &'static [Topic] = &[Topic::Blueprints];
-    const SAME: List = List::Barclamps;
+    const API_LIST: List = List::Barclamps;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
 
     fn path(self) -> String {
@@ -83,7 +83,7 @@ impl ListPage for Versions {
 
     async fn fetch(self, address: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
         let (sort, after) = address.stretch()?;
-        catalog(BarclampsQuery { filter: address.word("filter"), sort, limit: None, after }).await
+        catalog(BarclampsQuery { filter: address.param("filter"), sort, limit: None, after }).await
     }
 
     fn sorted_by(column: Part) -> Option<(BarclampSort, bool)> {
@@ -150,7 +150,7 @@ pub fn Catalog() -> impl IntoView {
         <Title text="Catalog"/>
         <div class="head">
             <h1>"Catalog"</h1>
-            <div class="buttons">{list.beside(move |may_import| import_button(may_import, dialog))}</div>
+            <div class="buttons">{list.with_side_content(move |may_import| import_button(may_import, dialog))}</div>
         </div>
         {tabs(addresses::CATALOG)}
         {list.view()}

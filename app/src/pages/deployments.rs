@@ -50,7 +50,7 @@ impl AllDeployments {
 }
 
 fn is_usual(listed: &ListAddress<DeploymentSort>) -> bool {
-    listed.word(SORT).parse::<Order<DeploymentSort>>().is_ok_and(Order::is_usual)
+    listed.param(SORT).parse::<Order<DeploymentSort>>().is_ok_and(Order::is_usual)
 }
 
 /// The link to the order of the tree, which no column header offers.
@@ -73,7 +73,7 @@ impl ListPage for AllDeployments {
 
     const ID: &'static str = "deployment";
     const NAMES: (&'static str, &'static str) = ("deployment", "deployments");
-    const PLACE: &'static str = "after";
+    const CURSOR_PARAM: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
         Field::choice("state", "State", "state is", || {
@@ -95,7 +95,7 @@ impl ListPage for AllDeployments {
         (DeploymentSort::Nodes, "nodes"),
         (DeploymentSort::Blueprint, "last changed"),
     ];
-    const SAME: List = List::Deployments;
+    const API_LIST: List = List::Deployments;
     const STYLE: &'static str = "deployments";
 
     fn path(self) -> String {
@@ -110,7 +110,7 @@ impl ListPage for AllDeployments {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
         let (sort, after) = listed.stretch()?;
         deployments(DeploymentsQuery {
-            filter: listed.word("filter"),
+            filter: listed.param("filter"),
             state,
             sort,
             limit: None,

@@ -3,7 +3,7 @@
 use api::live::Topic;
 use api::views::graph::{GraphOptions, GraphView};
 #[cfg(feature = "ssr")]
-use control::Lost;
+use control::MissingVertex;
 use engine::ids::DeploymentName;
 use leptos::prelude::*;
 use leptos_meta::Title;
@@ -123,11 +123,11 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
 #[server(name = ReadClusterGraph, prefix = "/call", endpoint = "cluster_graph", input = AsJson, output = AsJson)]
 pub async fn cluster_graph(wish: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.cluster_graph(&actor, &wish, Lost::Note).await).await
+    answer(request.control.cluster_graph(&actor, &wish, MissingVertex::Note).await).await
 }
 
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
 pub async fn graph(deployment: String, wish: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.graph(&actor, &deployment, &wish, Lost::Note).await).await
+    answer(request.control.graph(&actor, &deployment, &wish, MissingVertex::Note).await).await
 }

@@ -39,11 +39,11 @@ impl ListPage for AllImports {
 
     const ID: &'static str = "import";
     const NAMES: (&'static str, &'static str) = ("import", "imports");
-    const PLACE: &'static str = "before";
+    const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[Field::text("barclamp", "Barclamp", "barclamp is")];
     const SORTS: &'static [(ImportSort, &'static str)] = &[(ImportSort::Imported, "imported")];
     const TOPICS: &'static [Topic] = &[Topic::Blueprints];
-    const SAME: List = List::Imports;
+    const API_LIST: List = List::Imports;
 
     fn path(self) -> String {
         addresses::IMPORTS.to_owned()
@@ -51,7 +51,7 @@ impl ListPage for AllImports {
 
     async fn fetch(self, address: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
         let (sort, before) = address.stretch()?;
-        imports(ImportsQuery { barclamp: address.word("barclamp"), sort, limit: None, before })
+        imports(ImportsQuery { barclamp: address.param("barclamp"), sort, limit: None, before })
             .await
     }
 

@@ -47,11 +47,15 @@ pub fn NodePage() -> impl IntoView {
     let params = use_params_map();
     let name = Memo::new(move |_| params.read().get("name").unwrap_or_default());
     let node = Resource::new(move || name.get(), server_functions::node);
-    load_one(node, (addresses::NODES, "All nodes"), |first: NodeView| view! { <Whole first/> })
+    load_one(
+        node,
+        (addresses::NODES, "All nodes"),
+        |first: NodeView| view! { <NodeContent first/> },
+    )
 }
 
 #[component]
-fn Whole(first: NodeView) -> impl IntoView {
+fn NodeContent(first: NodeView) -> impl IntoView {
     let id = first.id;
     let topics = topics(&first);
     let (deployment, fqdn) = (first.deployment.clone(), first.fqdn.clone());
@@ -81,7 +85,7 @@ fn Whole(first: NodeView) -> impl IntoView {
         <EquivalentCommands of=move |_: FormValues| vec![api::calls::show_node(&node.read().fqdn), api::calls::propose_on_node(id)]/>
         <div class="columns">
             <div class="stack">
-                <Life feed/>
+                <NodeStatusCard feed/>
                 <Reached feed/>
                 {is_ssh.then(|| view! { <HealthChecks feed/> })}
                 <Facts feed/>
@@ -126,7 +130,7 @@ fn concerns(event: &Event, shown: &NodeView) -> bool {
 }
 
 #[component]
-fn Life(feed: Feed<NodeView>) -> impl IntoView {
+fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let pill = move || {
         let node = node.read();
@@ -671,7 +675,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
                 <a href=addresses::noderole(carried.id) title=title>
                     <span data-state=carried.state.as_str()>{mark(carried.state)}</span>
                     <span class="clip"><b>{carried.role.to_string()}</b> " in " {carried.deployment.to_string()}</span>
-                    <span class="muted">{carried.state.word()} ", " <Moment at=carried.since/></span>
+                    <span class="muted">{carried.state.label()} ", " <Moment at=carried.since/></span>
                 </a>
             </li>
         }
@@ -877,7 +881,7 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
                                 <input type="hidden" name="node" value=id.to_string()/>
                                 <p class="muted">"The node is in no blueprint, so you can delete its record without a review. Its tokens are revoked."</p>
                                 <ProblemNotice problem=problem_of(take)/>
-                                <EquivalentCommands of=move |_: FormValues| vec![api::calls::take_out_node(id)]/>
+                                <EquivalentCommands of=move |_: FormValues| vec![api::calls::delete_node(id)]/>
                                 <div class="buttons">
                                     <button class="button danger" type="submit" disabled=move || take.pending().get()>{icon(Icon::Delete)} "Delete node"</button>
                                 </div>

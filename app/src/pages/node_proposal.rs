@@ -15,8 +15,8 @@ use leptos_router::hooks::use_params_map;
 
 use super::edits::server_functions::{Discard, Redo, Submit, Undo};
 use super::edits::{
-    self, About, Carried, EditContext, EditForm, JoinNotice, Joining, Named, Outcome, Put, Step,
-    by, fate,
+    self, About, EditContext, EditForm, JoinNotice, Joining, Named, NoderoleOnNode, Outcome, Put,
+    Step, by, fate,
 };
 use super::review::reasons;
 use crate::addresses;
@@ -89,7 +89,7 @@ impl Draft {
     }
 
     /// Whether it was discarded, or is being discarded.
-    fn goes(self) -> bool {
+    fn is_discarded(self) -> bool {
         self.gone.get() || self.discard.pending().get()
     }
 
@@ -97,7 +97,7 @@ impl Draft {
     /// proposal.
     fn is_open(self) -> bool {
         let ended = self.feed.problem().read().as_ref().is_some_and(|problem| problem.status < 500);
-        !self.goes() && !ended && self.value().with(|view| view.may_edit.is_ok())
+        !self.is_discarded() && !ended && self.value().with(|view| view.may_edit.is_ok())
     }
 
     fn is_off(self) -> bool {
@@ -158,7 +158,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
         gone: RwSignal::new(false),
     };
     let hear = move |_: &[_]| {
-        if !untrack(|| draft.goes()) {
+        if !untrack(|| draft.is_discarded()) {
             feed.soon();
         }
     };
@@ -210,7 +210,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
                 <Review draft/>
             </div>
         </div>
-        <Asked draft/>
+        <EditDialog draft/>
         <div class="unseen" role="status" aria-live="polite">{move || draft.said.get()}</div>
     }
     .into_any()
@@ -253,10 +253,10 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
     let view = draft.value();
     let line = move |role: NodeRole| {
         let (key, proposed) = (StoredValue::new(role.noderole.clone()), role.proposed);
-        let act = move |shape: Icon, words: &'static str, about: fn(Carried) -> About| {
+        let act = move |shape: Icon, words: &'static str, about: fn(NoderoleOnNode) -> About| {
             let ask = move |_| {
                 if let Some(on) = untrack(|| draft.named()) {
-                    draft.ask(about(Carried { on, noderole: key.get_value() }));
+                    draft.ask(about(NoderoleOnNode { on, noderole: key.get_value() }));
                 }
             };
             view! {
@@ -309,7 +309,7 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
 
 /// The dialog with the forms.
 #[component]
-fn Asked(draft: Draft) -> impl IntoView {
+fn EditDialog(draft: Draft) -> impl IntoView {
     let about = draft.about;
     let title = Signal::derive(move || about.read().as_ref().map(About::title).unwrap_or_default());
     let wide = Signal::derive(move || about.read().as_ref().is_some_and(About::is_wide));

@@ -545,7 +545,7 @@ fn near(noderole: NoderoleRef) -> impl IntoView {
             <a href=addresses::noderole(noderole.id)>
                 <span data-state=noderole.state.as_str()>{mark(noderole.state)}</span>
                 <span class="clip"><b>{noderole.role.to_string()}</b> " on " {noderole.fqdn}</span>
-                <span class="muted">{noderole.state.word()}</span>
+                <span class="muted">{noderole.state.label()}</span>
             </a>
         </li>
     }

@@ -51,7 +51,7 @@ impl ListPage for AllNodes {
 
     const ID: &'static str = "node";
     const NAMES: (&'static str, &'static str) = ("node", "nodes");
-    const PLACE: &'static str = "after";
+    const CURSOR_PARAM: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
         Field::choice("state", "State", "state is", || {
@@ -70,7 +70,7 @@ impl ListPage for AllNodes {
         (NodeSort::Deployment, "deployment"),
     ];
     const TOPICS: &'static [Topic] = &[Topic::Nodes, Topic::Blueprints];
-    const SAME: List = List::Nodes;
+    const API_LIST: List = List::Nodes;
     const RIGHT: Option<&'static str> = Some(OPERATOR);
     const COMMANDS: Option<&'static str> = Some("Actions");
 
@@ -81,7 +81,7 @@ impl ListPage for AllNodes {
     async fn fetch(self, address: ListAddress<NodeSort>) -> ServerResult<NodePage> {
         let state = address.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
         let (sort, after) = address.stretch()?;
-        let (filter, deployment) = (address.word("filter"), address.word("deployment"));
+        let (filter, deployment) = (address.param("filter"), address.param("deployment"));
         server_functions::nodes(NodesQuery { filter, state, deployment, sort, limit: None, after })
             .await
     }
@@ -122,7 +122,7 @@ impl ListPage for AllNodes {
         view! {
             <tr>
                 <td>{name}</td>
-                {with.cell(Part::State, "", move || life(&node.read()))}
+                {with.cell(Part::State, "", move || status_cell(&node.read()))}
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Steps, "", steps)}
                 {with.cell(Part::Connection, "muted", move || reached(&node.read()))}
@@ -155,7 +155,7 @@ pub fn Nodes() -> impl IntoView {
         <Title text="Nodes"/>
         <div class="head">
             <h1>"Nodes"</h1>
-            <div class="buttons">{list.beside(move |may_change| view! { <AddButtons may_change add paste/> }.into_any())}</div>
+            <div class="buttons">{list.with_side_content(move |may_change| view! { <AddButtons may_change add paste/> }.into_any())}</div>
         </div>
         {list.view()}
     }
@@ -222,7 +222,7 @@ fn reached(node: &NodeSummary) -> impl IntoView + use<> {
     view! { <span>{node.transport.clone()} {why}</span> }
 }
 
-fn life(node: &NodeSummary) -> impl IntoView + use<> {
+fn status_cell(node: &NodeSummary) -> impl IntoView + use<> {
     let new_bytes = !node.alive && node.transport == "ssh" && node.unreached.is_none();
     let (color, shape, word) = match (node.alive, node.available) {
         _ if new_bytes => ("blocked", Icon::Blocked, "not checked yet"),
@@ -314,7 +314,7 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
         move || take_out.node.read().as_ref().map(|node| node.fqdn.clone()).unwrap_or_default();
     let title = Signal::derive(move || format!("Delete {}?", name()));
     view! {
-        <Dialog id="take-out-node" title=title handle=take_out.dialog>
+        <Dialog id="delete-node" title=title handle=take_out.dialog>
             <ActionForm action=act attr:class="form">
                 <input type="hidden" name="node" value=move || take_out.node.read().as_ref().map(|node| node.id.to_string())/>
                 <div class="body">
@@ -324,7 +324,7 @@ fn DeleteNodeDialog(take_out: About, gone: Callback<()>) -> impl IntoView {
                     </p>
                     <ProblemNotice problem=problem_of(act)/>
                     <EquivalentCommands of=move |_: FormValues| {
-                        take_out.node.read().as_ref().map(|node| api::calls::take_out_node(node.id)).into_iter().collect::<Vec<_>>()
+                        take_out.node.read().as_ref().map(|node| api::calls::delete_node(node.id)).into_iter().collect::<Vec<_>>()
                     }/>
                 </div>
                 <div class="foot">

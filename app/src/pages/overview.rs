@@ -202,7 +202,7 @@ fn Steps(overview: Memo<Overview>) -> impl IntoView {
                 <a href=place data-state=state.as_str()>
                     {mark(state)}
                     <b class="figure">{move || count(&overview.read().steps)}</b>
-                    <span>{state.word()}</span>
+                    <span>{state.label()}</span>
                 </a>
             </li>
         }

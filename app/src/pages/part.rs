@@ -43,7 +43,7 @@ use crate::components::{Feed, ProblemNotice, Retry, problem_page};
 use crate::failure::{Failure, UNREACHABLE};
 use crate::frame;
 use crate::graph::address::Address;
-use crate::pages::review::{Detail, OfReport};
+use crate::pages::review::{Detail, ReportResult};
 
 /// `NAME: PAGE` defines a function `NAME` for the route of `PAGE`, a component below
 /// [`crate::pages`]. `NAME` is also the name of the chunk. `with CHUNK_BYTES if ASKED` (repeatable)
@@ -164,7 +164,7 @@ pub(super) use pieces;
 pieces! {
     noderole_panel(first: NoderoleView, edited: Callback<()>) crate::pages::noderole::details(first, edited);
     reviewed_noderole(first: ReviewedNoderole) crate::pages::review::noderole::opened(first);
-    review_details(which: Detail, review: RwSignal<ReviewView>, report: Resource<OfReport>) which.view(review, report);
+    review_details(which: Detail, review: RwSignal<ReviewView>, report: Resource<ReportResult>) which.view(review, report);
     review_discussion(review: Feed<ReviewView>, discussion: Feed<Discussion>, about: Memo<Option<Anchor>>) crate::pages::review::discussion::discussion(review, discussion, about);
     review_graph(first: GraphView, id: ReviewId, address: Memo<Address>) crate::pages::review::graph_of(first, id, address);
 }

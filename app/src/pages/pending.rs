@@ -14,7 +14,7 @@ use crate::clock::Moment;
 use crate::codec::AsJson;
 use crate::components::badge::{action_pill, shape};
 use crate::components::list::{
-    ListAddress, SORT, example_field, filters, head, refused, strange, text_field, ways,
+    ListAddress, SORT, example_field, filters, head, page_links, refused, strange, text_field,
 };
 use crate::components::notice::problem_in_page;
 use crate::components::{
@@ -26,14 +26,14 @@ use crate::live::{NOW, use_live};
 use crate::request::{answer, signed_in};
 
 /// The name of the cursor parameter.
-const PLACE: &str = "after";
+const CURSOR_PARAM: &str = "after";
 /// The sort orders with their labels.
 const SORTS: &[(PendingSort, &str)] = &[(PendingSort::Since, "pending since")];
 
 /// The pending steps as a list: its form and headers.
 fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
     let word = |name: &str| query.get(name).unwrap_or_default();
-    ListAddress::read(addresses::PENDING, query, PLACE)
+    ListAddress::read(addresses::PENDING, query, CURSOR_PARAM)
         .with_filter("deployment", "deployment is", &word("deployment"))
         .with_filter("node", "node is", &word("node"))
         .with_list("reason", &word("reason"))
@@ -51,7 +51,7 @@ fn address(wanted: &PendingQuery) -> String {
         wanted
             .after
             .as_ref()
-            .map(|after| format!("{PLACE}={}", addresses::encoded(after.as_str()))),
+            .map(|after| format!("{CURSOR_PARAM}={}", addresses::encoded(after.as_str()))),
     );
     match query.is_empty() {
         true => addresses::PENDING.into(),
@@ -60,14 +60,15 @@ fn address(wanted: &PendingQuery) -> String {
 }
 
 /// The parsed address: the filter, the cursor as written, and the error about unknown parameters.
-type Asked = (PendingQuery, String, Option<String>);
+type ParsedAddress = (PendingQuery, String, Option<String>);
 
-fn read(query: &ParamsMap) -> Asked {
+fn read(query: &ParamsMap) -> ParsedAddress {
     let word = |name: &str| query.get(name).unwrap_or_default();
     let (deployment, node, reason) = (word("deployment"), word("node"), word("reason"));
     let sort = word(SORT).parse::<Order<PendingSort>>();
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
-    let invalid = strange(query, &["deployment", "node", "reason", SORT, PLACE]).or(unsorted);
+    let invalid =
+        strange(query, &["deployment", "node", "reason", SORT, CURSOR_PARAM]).or(unsorted);
     (
         PendingQuery {
             deployment,
@@ -77,13 +78,13 @@ fn read(query: &ParamsMap) -> Asked {
             limit: None,
             after: None,
         },
-        word(PLACE),
+        word(CURSOR_PARAM),
         invalid,
     )
 }
 
 /// Parses the cursor. An invalid one is refused here, with a readable error and without a request.
-fn at_place((wanted, after, invalid): Asked) -> ServerResult<PendingQuery> {
+fn at_position((wanted, after, invalid): ParsedAddress) -> ServerResult<PendingQuery> {
     if let Some(invalid) = invalid {
         return Err(refused(invalid));
     }
@@ -101,13 +102,13 @@ fn at_place((wanted, after, invalid): Asked) -> ServerResult<PendingQuery> {
 pub fn Pending() -> impl IntoView {
     let query = use_query_map();
     let asked = Memo::new(move |_| read(&query.read()));
-    let fetch = |asked: Asked| async move {
-        let wanted = at_place(asked)?;
+    let fetch = |asked: ParsedAddress| async move {
+        let wanted = at_position(asked)?;
         Ok((wanted.clone(), pending(wanted).await?))
     };
     let waiting = Resource::new(move || asked.get(), fetch);
     let listed = Memo::new(move |_| listed(&query.read()));
-    let word = move |name: &'static str| Signal::derive(move || listed.read().word(name));
+    let word = move |name: &'static str| Signal::derive(move || listed.read().param(name));
     let fields = view! {
         {text_field("waiting-deployment", "deployment", "Deployment", word("deployment"))}
         {example_field("waiting-node", "node", "Node", "n1.example.com", word("node"))}
@@ -127,7 +128,7 @@ pub fn Pending() -> impl IntoView {
 }
 
 /// Links that correct the address.
-fn correction_links((wanted, after, invalid): &Asked) -> AnyView {
+fn correction_links((wanted, after, invalid): &ParsedAddress) -> AnyView {
     let part = address(wanted);
     let all = (invalid.is_some() || part != addresses::PENDING || !after.is_empty())
         .then_some(addresses::PENDING);
@@ -312,7 +313,7 @@ fn row(step: Memo<PendingStep>) -> impl IntoView {
 fn unblock_text(by: &Resolver) -> AnyView {
     match by {
         Resolver::Step { noderole: NoderoleRef { id, role, fqdn, state } } => view! {
-            <a href=addresses::noderole(*id) title=state.word()>{icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}</a>
+            <a href=addresses::noderole(*id) title=state.label()>{icon(shape(*state))} {role.to_string()} " on " {fqdn.clone()}</a>
         }
         .into_any(),
         Resolver::Run { run } => view! { <a href=addresses::run(*run)>"run " {run.0}</a> }.into_any(),
@@ -331,7 +332,7 @@ fn pager(next: Option<&Cursor>, wanted: &PendingQuery) -> impl IntoView + use<> 
     let first =
         wanted.after.as_ref().map(|_| address(&PendingQuery { after: None, ..wanted.clone() }));
     let to_first = if wanted.sort.descending { "Shortest pending" } else { "Longest pending" };
-    ways(first, later, (to_first, "Next"))
+    page_links(first, later, (to_first, "Next"))
 }
 
 #[server(name = ReadPending, prefix = "/call", endpoint = "pending", input = AsJson, output = AsJson)]

@@ -26,13 +26,13 @@ use crate::request::{answer, signed_in};
 
 /// The content of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum ListContent {
     Reviews(ReviewStateFilter),
     /// Proposals with edits that are not submitted.
     Drafts,
 }
 
-impl Of {
+impl ListContent {
     const EVERY: [Self; 5] = [
         Self::Reviews(ReviewStateFilter::Open),
         Self::Drafts,
@@ -48,7 +48,7 @@ impl Of {
         }
     }
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Reviews(ReviewStateFilter::Open) => "open",
             Self::Drafts => "not submitted",
@@ -62,8 +62,8 @@ impl Of {
 const STATE: &str = "state";
 const OWNER: &str = "whose";
 
-fn state_param(of: Of) -> &'static str {
-    if of == Of::Reviews(ReviewStateFilter::Open) { "" } else { of.as_str() }
+fn state_param(of: ListContent) -> &'static str {
+    if of == ListContent::Reviews(ReviewStateFilter::Open) { "" } else { of.as_str() }
 }
 
 fn owner_param(whose: ReviewFilter) -> &'static str {
@@ -71,32 +71,33 @@ fn owner_param(whose: ReviewFilter) -> &'static str {
 }
 
 /// Parses the list of an address. Unknown values are refused.
-fn which(listed: &ListAddress<ReviewSort>) -> Result<(Of, ReviewFilter), Failure> {
-    let of = listed.one_of(STATE, &Of::EVERY, Of::as_str)?;
+fn which(listed: &ListAddress<ReviewSort>) -> Result<(ListContent, ReviewFilter), Failure> {
+    let of = listed.one_of(STATE, &ListContent::EVERY, ListContent::as_str)?;
     let whose = listed.one_of(OWNER, &ReviewFilter::EVERY, ReviewFilter::as_str)?;
-    Ok((of.unwrap_or(Of::Reviews(ReviewStateFilter::Open)), whose.unwrap_or_default()))
+    Ok((of.unwrap_or(ListContent::Reviews(ReviewStateFilter::Open)), whose.unwrap_or_default()))
 }
 
 /// As [`which`], but an unknown value selects the default. The list itself reports the error.
-fn here(listed: &ListAddress<ReviewSort>) -> (Of, ReviewFilter) {
-    let (state, whose) = (listed.word(STATE), listed.word(OWNER));
-    let of = Of::EVERY
+fn here(listed: &ListAddress<ReviewSort>) -> (ListContent, ReviewFilter) {
+    let (state, whose) = (listed.param(STATE), listed.param(OWNER));
+    let of = ListContent::EVERY
         .into_iter()
         .find(|of| of.as_str() == state)
-        .unwrap_or(Of::Reviews(ReviewStateFilter::Open));
+        .unwrap_or(ListContent::Reviews(ReviewStateFilter::Open));
     (of, ReviewFilter::EVERY.into_iter().find(|each| each.as_str() == whose).unwrap_or_default())
 }
 
 /// The address of another list with the same deployment and text. Only open reviews can await the
 /// reader.
-fn other(listed: &ListAddress<ReviewSort>, of: Of, whose: ReviewFilter) -> String {
-    let whose = if whose == ReviewFilter::ForMe && of != Of::Reviews(ReviewStateFilter::Open) {
-        ReviewFilter::All
-    } else {
-        whose
-    };
+fn other(listed: &ListAddress<ReviewSort>, of: ListContent, whose: ReviewFilter) -> String {
+    let whose =
+        if whose == ReviewFilter::ForMe && of != ListContent::Reviews(ReviewStateFilter::Open) {
+            ReviewFilter::All
+        } else {
+            whose
+        };
     let kept = listed.bare().with_list(STATE, state_param(of)).with_list(OWNER, owner_param(whose));
-    with_fields(kept, Changes::FIELDS, |name| listed.word(name)).address()
+    with_fields(kept, Changes::FIELDS, |name| listed.param(name)).address()
 }
 
 /// The order of proposals that corresponds to an order of reviews. Their keys have the same types,
@@ -158,17 +159,17 @@ impl ListPage for Changes {
 
     const ID: &'static str = "review";
     const NAMES: (&'static str, &'static str) = ("review", "reviews");
-    const PLACE: &'static str = "before";
+    const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("deployment", "Deployment", "deployment is"),
         Field::text("text", "Title or name contains", "title or name contains"),
     ];
-    const WORDS: &'static [&'static str] = &[STATE, OWNER];
+    const EXTRA_PARAMS: &'static [&'static str] = &[STATE, OWNER];
     const NUMBERS: &'static [Part] = &[Part::Approvals];
     const SORTS: &'static [(ReviewSort, &'static str)] =
         &[(ReviewSort::Submitted, "submitted"), (ReviewSort::Title, "title")];
     const TOPICS: &'static [Topic] = &[Topic::Reviews, Topic::Blueprints];
-    const SAME: List = List::Reviews;
+    const API_LIST: List = List::Reviews;
 
     fn path(self) -> String {
         addresses::REVIEWS.to_owned()
@@ -179,7 +180,7 @@ impl ListPage for Changes {
         let usual = |name: &str, usual: &str| {
             Some(word(name)).filter(|said| said != usual).unwrap_or_default()
         };
-        let listed = ListAddress::read(self.path(), query, Self::PLACE)
+        let listed = ListAddress::read(self.path(), query, Self::CURSOR_PARAM)
             .with_list(STATE, &usual(STATE, ReviewStateFilter::Open.as_str()))
             .with_list(OWNER, &usual(OWNER, ReviewFilter::All.as_str()));
         with_fields(listed, Self::FIELDS, word)
@@ -188,9 +189,9 @@ impl ListPage for Changes {
     async fn fetch(self, listed: ListAddress<ReviewSort>) -> ServerResult<Page> {
         let (of, whose) = which(&listed)?;
         let (sort, before) = listed.stretch()?;
-        let (deployment, text) = (listed.word("deployment"), listed.word("text"));
+        let (deployment, text) = (listed.param("deployment"), listed.param("text"));
         match of {
-            Of::Reviews(fate) => {
+            ListContent::Reviews(fate) => {
                 let wanted = ReviewsQuery {
                     whose,
                     state: fate,
@@ -206,7 +207,7 @@ impl ListPage for Changes {
                     next: page.next,
                 })
             }
-            Of::Drafts => {
+            ListContent::Drafts => {
                 let (mine, to) = (whose == ReviewFilter::Mine, proposal_order(sort));
                 let before = moved(before, sort, to);
                 let wanted = ProposalsQuery {
@@ -247,24 +248,24 @@ impl ListPage for Changes {
         }
     }
 
-    fn same(self, listed: &ListAddress<ReviewSort>) -> Call {
+    fn api_call(self, listed: &ListAddress<ReviewSort>) -> Call {
         let (of, whose) = here(listed);
         match of {
-            Of::Reviews(fate) => api::calls::list(List::Reviews, |word| match word {
+            ListContent::Reviews(fate) => api::calls::list(List::Reviews, |word| match word {
                 "whose" => Some(owner_param(whose).to_owned()),
                 "state" => Some(fate.as_str().to_owned()),
-                word => Some(listed.word(word)),
+                word => Some(listed.param(word)),
             }),
-            Of::Drafts => api::calls::list(List::Proposals, |word| match word {
+            ListContent::Drafts => api::calls::list(List::Proposals, |word| match word {
                 "mine" => (whose == ReviewFilter::Mine).then(|| "true".to_owned()),
                 "drafts" => Some("true".to_owned()),
                 "sort" => {
-                    let order = listed.word(word).parse().unwrap_or_default();
+                    let order = listed.param(word).parse().unwrap_or_default();
                     Some(proposal_order(order))
                         .filter(|order| !order.is_usual())
                         .map(|order| order.to_string())
                 }
-                word => Some(listed.word(word)),
+                word => Some(listed.param(word)),
             }),
         }
     }
@@ -274,7 +275,7 @@ impl ListPage for Changes {
     }
 
     fn none(self) -> AnyView {
-        empty_state(Of::Reviews(ReviewStateFilter::Any))
+        empty_state(ListContent::Reviews(ReviewStateFilter::Any))
     }
 }
 
@@ -319,15 +320,18 @@ fn link(to: String, word: &'static str, is_current: bool) -> AnyView {
 
 fn state_links(listed: &ListAddress<ReviewSort>) -> AnyView {
     let (now, whose) = here(listed);
-    let one = |of: Of| link(other(listed, of, whose), of.word(), of == now);
-    Of::EVERY.map(one).collect_view().into_any()
+    let one = |of: ListContent| link(other(listed, of, whose), of.label(), of == now);
+    ListContent::EVERY.map(one).collect_view().into_any()
 }
 
 fn whose(listed: &ListAddress<ReviewSort>) -> AnyView {
     let (of, now) = here(listed);
     let one = |(whose, word): (ReviewFilter, &'static str)| {
-        let of =
-            if whose == ReviewFilter::ForMe { Of::Reviews(ReviewStateFilter::Open) } else { of };
+        let of = if whose == ReviewFilter::ForMe {
+            ListContent::Reviews(ReviewStateFilter::Open)
+        } else {
+            of
+        };
         link(other(listed, of, whose), word, whose == now)
     };
     [
@@ -351,7 +355,7 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
         .into_any();
     }
     let (of, whose) = here(listed);
-    if whose == ReviewFilter::ForMe && !listed.is_filtered() && listed.place().is_none() {
+    if whose == ReviewFilter::ForMe && !listed.is_filtered() && listed.cursor().is_none() {
         return view! {
             <Empty icon=Icon::Check title="No reviews wait for you">
                 <p>"This list shows the reviews that you can approve, reject or commit now."</p>
@@ -365,10 +369,10 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
     }
     if whose != ReviewFilter::All {
         let to = other(listed, of, ReviewFilter::All);
-        let word = if of == Of::Reviews(ReviewStateFilter::Any) {
+        let word = if of == ListContent::Reviews(ReviewStateFilter::Any) {
             "Show all".to_owned()
         } else {
-            format!("Show all ({})", of.word())
+            format!("Show all ({})", of.label())
         };
         return view! { <Empty icon=Icon::Search title="No matches"><a class="button" href=to>{word}</a></Empty> }
             .into_any();
@@ -376,23 +380,23 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
     empty_state(of)
 }
 
-fn empty_state(of: Of) -> AnyView {
+fn empty_state(of: ListContent) -> AnyView {
     let (title, said) = match of {
-        Of::Reviews(ReviewStateFilter::Open) => (
+        ListContent::Reviews(ReviewStateFilter::Open) => (
             "No open reviews",
             "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
         ),
-        Of::Reviews(ReviewStateFilter::Committed) => {
+        ListContent::Reviews(ReviewStateFilter::Committed) => {
             ("No committed reviews yet", "Committed reviews are listed here.")
         }
-        Of::Reviews(ReviewStateFilter::Discarded) => {
+        ListContent::Reviews(ReviewStateFilter::Discarded) => {
             ("No discarded reviews", "Reviews of discarded proposals are listed here.")
         }
-        Of::Reviews(ReviewStateFilter::Any) => (
+        ListContent::Reviews(ReviewStateFilter::Any) => (
             "No reviews yet",
             "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
         ),
-        Of::Drafts => (
+        ListContent::Drafts => (
             "No proposals to submit",
             "Open proposals with edits that are not submitted are listed here.",
         ),
@@ -436,7 +440,7 @@ fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
     let edits = move || many(proposal.read().edits, "edit");
     let change = move || {
         let proposal = proposal.read();
-        let (to, on) = place(&proposal);
+        let (to, on) = edit_address(&proposal);
         view! {
             <a class="main" href=to>{on}</a>
             <div class="muted">"proposal " {proposal.id.0} ", version " {proposal.version}</div>
@@ -455,7 +459,7 @@ fn draft(proposal: Memo<ProposalSummary>, with: With<Changes>) -> AnyView {
 }
 
 /// The address of the page that edits a proposal, and the proposal's scope.
-fn place(proposal: &ProposalSummary) -> (String, String) {
+fn edit_address(proposal: &ProposalSummary) -> (String, String) {
     let deployment = &proposal.scope.deployment;
     match &proposal.scope.node {
         Some(node) => {
@@ -519,7 +523,7 @@ mod tests {
         let plain = read(&[("state", "open"), ("whose", "all")]);
         assert_eq!(
             which(&plain).unwrap(),
-            (Of::Reviews(ReviewStateFilter::Open), ReviewFilter::All)
+            (ListContent::Reviews(ReviewStateFilter::Open), ReviewFilter::All)
         );
         assert_eq!(plain.address(), "/reviews");
         let query = [
@@ -536,33 +540,33 @@ mod tests {
         );
         assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
         assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "the state is no filter");
-        assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, Of::Drafts);
+        assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, ListContent::Drafts);
         assert_eq!(
-            other(&read(&[]), Of::Drafts, ReviewFilter::All),
+            other(&read(&[]), ListContent::Drafts, ReviewFilter::All),
             addresses::DRAFTS,
             "the address of the drafts list"
         );
         let odd = read(&[("state", "nowhere"), ("text", "x")]);
         assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("Use one of: open, drafts")));
-        assert_eq!(odd.word("text"), "x", "valid parameters are kept");
+        assert_eq!(odd.param("text"), "x", "valid parameters are kept");
     }
 
     #[test]
     fn only_open_reviews_await_a_person() {
         let for_me = read(&[("whose", "for_me")]);
         assert_eq!(
-            other(&for_me, Of::Reviews(ReviewStateFilter::Committed), ReviewFilter::ForMe),
+            other(&for_me, ListContent::Reviews(ReviewStateFilter::Committed), ReviewFilter::ForMe),
             "/reviews?state=committed"
         );
         assert_eq!(
-            other(&for_me, Of::Drafts, ReviewFilter::Mine),
+            other(&for_me, ListContent::Drafts, ReviewFilter::Mine),
             "/reviews?state=drafts&whose=mine"
         );
     }
 
     #[test]
     fn equivalent_command_has_every_parameter() {
-        let curl = |words: &[(&str, &str)]| Changes.same(&read(words)).curl();
+        let curl = |words: &[(&str, &str)]| Changes.api_call(&read(words)).curl();
         let reviews = curl(&[("state", "committed"), ("text", "x"), ("sort", "title")]);
         for word in ["state=committed", "text=x", "sort=title"] {
             assert!(reviews.contains(word), "{word}: {reviews}");

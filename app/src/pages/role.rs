@@ -26,11 +26,11 @@ pub fn RolePage() -> impl IntoView {
         (name, RoleQuery { barclamp: query.read().get("barclamp").unwrap_or_default() })
     });
     let role = Resource::new(move || filter.get(), |(name, filter)| role(name, filter));
-    load_one(role, (addresses::ROLES, "All roles"), |view| view! { <Whole view/> })
+    load_one(role, (addresses::ROLES, "All roles"), |view| view! { <RoleContent view/> })
 }
 
 #[component]
-fn Whole(view: RoleView) -> impl IntoView {
+fn RoleContent(view: RoleView) -> impl IntoView {
     let RoleView {
         role,
         hash,
@@ -75,8 +75,8 @@ fn Whole(view: RoleView) -> impl IntoView {
                 <dt>"Jig"</dt>
                 <dd>{role.jig.to_string()} " (" {role.jig_class.as_str().to_owned()} ")"</dd>
                 {fact("Flags", text(flags.join(", ")))}
-                {fact("Requires", meant(requires))}
-                {fact("Reads", meant(wants))}
+                {fact("Requires", resolved_names(requires))}
+                {fact("Reads", resolved_names(wants))}
                 {fact("Provides", text(role.provides.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")))}
                 {fact("Conflicts with", names(role.conflicts.iter().cloned().collect()))}
                 {fact("Precedes", names(role.preceeds.iter().cloned().collect()))}
@@ -110,7 +110,7 @@ fn links(names: Vec<RoleName>) -> AnyView {
 }
 
 /// Names that a role refers to, each with the resolved name if it differs.
-fn meant<N: std::fmt::Display + 'static>(all: Vec<ResolvedName<N>>) -> Option<AnyView> {
+fn resolved_names<N: std::fmt::Display + 'static>(all: Vec<ResolvedName<N>>) -> Option<AnyView> {
     if all.is_empty() {
         return None;
     }

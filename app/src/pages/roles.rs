@@ -37,7 +37,7 @@ impl ListPage for AllRoles {
 
     const ID: &'static str = "role";
     const NAMES: (&'static str, &'static str) = ("role", "roles");
-    const PLACE: &'static str = "after";
+    const CURSOR_PARAM: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name or description", "name or description contains"),
         Field::text("barclamp", "Barclamp", "barclamp is"),
@@ -50,7 +50,7 @@ impl ListPage for AllRoles {
         (RoleSort::Bound, "noderoles"),
     ];
     const TOPICS: &'static [Topic] = &[Topic::Blueprints];
-    const SAME: List = List::Roles;
+    const API_LIST: List = List::Roles;
 
     fn path(self) -> String {
         addresses::ROLES.to_owned()
@@ -58,7 +58,7 @@ impl ListPage for AllRoles {
 
     async fn fetch(self, address: ListAddress<RoleSort>) -> ServerResult<RolePage> {
         let (sort, after) = address.stretch()?;
-        let (filter, barclamp) = (address.word("filter"), address.word("barclamp"));
+        let (filter, barclamp) = (address.param("filter"), address.param("barclamp"));
         roles(RolesQuery { filter, barclamp, sort, limit: None, after }).await
     }
 

@@ -40,7 +40,7 @@ impl ListPage for AllRuns {
 
     const ID: &'static str = "run";
     const NAMES: (&'static str, &'static str) = ("run", "runs");
-    const PLACE: &'static str = "before";
+    const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::choice("state", "State", "state is", || {
             RUN_STATES.map(|state| (run_style(state).2, run_style(state).2)).to_vec()
@@ -54,7 +54,7 @@ impl ListPage for AllRuns {
     const SORTS: &'static [(RunSort, &'static str)] =
         &[(RunSort::Queued, "queued"), (RunSort::State, "state"), (RunSort::Durations, "duration")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
-    const SAME: List = List::Runs;
+    const API_LIST: List = List::Runs;
 
     fn path(self) -> String {
         addresses::RUNS.to_owned()
@@ -65,10 +65,10 @@ impl ListPage for AllRuns {
         let (sort, before) = address.stretch()?;
         let query = RunsQuery {
             state: state.map(|state| run_style(state).2.to_owned()).unwrap_or_default(),
-            deployment: address.word("deployment"),
-            node: address.word("node"),
-            role: address.word("role"),
-            worker: address.word("worker"),
+            deployment: address.param("deployment"),
+            node: address.param("node"),
+            role: address.param("role"),
+            worker: address.param("worker"),
             sort,
             before,
             ..RunsQuery::default()

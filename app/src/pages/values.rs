@@ -29,13 +29,13 @@ use crate::request::{answer, signed_in};
 
 /// The owner of the values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Of {
+enum ValuesOwner {
     Noderole(NoderoleId),
     Run(RunId),
 }
 
-impl Of {
-    fn place(self) -> String {
+impl ValuesOwner {
+    fn path(self) -> String {
         match self {
             Self::Noderole(id) => addresses::noderole_values(id),
             Self::Run(id) => addresses::run_values(id),
@@ -43,7 +43,7 @@ impl Of {
     }
 
     /// The equivalent API call.
-    fn same(self, wanted: &ValuesQuery) -> Call {
+    fn api_call(self, wanted: &ValuesQuery) -> Call {
         match self {
             Self::Noderole(id) => api::calls::noderole_data(id, &wanted.find, wanted.own),
             Self::Run(id) => api::calls::run_data(id, &wanted.find),
@@ -58,37 +58,37 @@ impl Of {
     }
 }
 
-fn address(of: Of, wanted: &ValuesQuery) -> String {
+fn address(of: ValuesOwner, wanted: &ValuesQuery) -> String {
     let own = wanted.own.then(|| "own=true".to_owned());
     let find =
         (!wanted.find.is_empty()).then(|| format!("find={}", addresses::encoded(&wanted.find)));
     let after = wanted.after.as_ref().map(|after| format!("after={}", addresses::encoded(after)));
     let query: Vec<String> = own.into_iter().chain(find).chain(after).collect();
-    if query.is_empty() { of.place() } else { format!("{}?{}", of.place(), query.join("&")) }
+    if query.is_empty() { of.path() } else { format!("{}?{}", of.path(), query.join("&")) }
 }
 
 /// The input of a noderole's next run.
 #[component]
 pub fn NoderoleValues() -> impl IntoView {
-    page(|id| id.parse().ok().map(Of::Noderole))
+    page(|id| id.parse().ok().map(ValuesOwner::Noderole))
 }
 
 /// The input of a run.
 #[component]
 pub fn RunValues() -> impl IntoView {
-    page(|id| id.parse().ok().map(Of::Run))
+    page(|id| id.parse().ok().map(ValuesOwner::Run))
 }
 
 /// The parameters of the address, as written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Asked {
+struct AddressParams {
     id: String,
     find: String,
     after: Option<String>,
     own: String,
 }
 
-impl Asked {
+impl AddressParams {
     fn query(&self) -> ServerResult<ValuesQuery> {
         let own =
             one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
@@ -100,13 +100,13 @@ impl Asked {
     }
 }
 
-fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
+fn page(meant: fn(&str) -> Option<ValuesOwner>) -> impl IntoView {
     let (params, query) = (use_params_map(), use_query_map());
     let asked = Memo::new(move |_| {
         let (query, params) = (query.read(), params.read());
         let word = |name: &str| query.get(name).unwrap_or_default();
         let id = params.get("id").unwrap_or_default();
-        Asked {
+        AddressParams {
             id,
             find: word("find"),
             after: query.get("after").filter(|after| !after.is_empty()),
@@ -114,7 +114,7 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
         }
     });
     let of = Memo::new(move |_| meant(&asked.read().id));
-    let fetch = move |asked: Asked| async move {
+    let fetch = move |asked: AddressParams| async move {
         let of = meant(&asked.id).ok_or_else(missing)?;
         let wanted = asked.query()?;
         Ok((of, wanted.clone(), of.ask(wanted).await?))
@@ -131,7 +131,7 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
     };
     let same = move |_: FormValues| {
         let (asked, of) = (asked.read(), of.get());
-        of.zip(asked.query().ok()).map(|(of, wanted)| of.same(&wanted)).into_iter().collect()
+        of.zip(asked.query().ok()).map(|(of, wanted)| of.api_call(&wanted)).into_iter().collect()
     };
     let say = move |problem| {
         problem_in_page(problem, correction_links(of.get_untracked(), &asked.read_untracked()))
@@ -145,14 +145,14 @@ fn page(meant: fn(&str) -> Option<Of>) -> impl IntoView {
     .into_any()
 }
 
-fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
+fn form(of: ValuesOwner, asked: Memo<AddressParams>) -> impl IntoView {
     let own = move || {
         let own = Some(asked.read().own.clone()).filter(|own| !own.is_empty());
         own.map(|own| view! { <input type="hidden" name="own" value=own/> })
     };
     let find = move || asked.read().find.clone();
     view! {
-        <QueryForm place=of.place()>
+        <QueryForm place=of.path()>
             {own}
             <div class="field">
                 <label for="find-values">"Path, value or source contains"</label>
@@ -165,27 +165,27 @@ fn form(of: Of, asked: Memo<Asked>) -> impl IntoView {
 }
 
 /// Links that correct the address.
-fn correction_links(of: Option<Of>, asked: &Asked) -> AnyView {
+fn correction_links(of: Option<ValuesOwner>, asked: &AddressParams) -> AnyView {
     let Some(of) = of else {
         return view! { <a class="button" href=addresses::NODES>"All nodes"</a> }.into_any();
     };
     let narrow = !(asked.find.is_empty() && asked.own.is_empty() && asked.after.is_none());
-    narrow.then(|| view! { <a class="button" href=of.place()>"All values"</a> }).into_any()
+    narrow.then(|| view! { <a class="button" href=of.path()>"All values"</a> }).into_any()
 }
 
 /// The heading: the owner of the values and the selected view.
-fn head(of: Of, wanted: &ValuesQuery, first: &ValuesView) -> AnyView {
+fn head(of: ValuesOwner, wanted: &ValuesQuery, first: &ValuesView) -> AnyView {
     let title = format!("Data of {}", first.name);
     let noderole = first.noderole;
     let back = match of {
-        Of::Noderole(id) => {
+        ValuesOwner::Noderole(id) => {
             view! { <a href=addresses::noderole(id)>{first.name.clone()}</a> }.into_any()
         }
-        Of::Run(id) => view! { <a href=addresses::run(id)>"Run " {id.0}</a> }.into_any(),
+        ValuesOwner::Run(id) => view! { <a href=addresses::run(id)>"Run " {id.0}</a> }.into_any(),
     };
     let about = match of {
-        Of::Noderole(id) => tabs(id, wanted).into_any(),
-        Of::Run(_) => view! {
+        ValuesOwner::Noderole(id) => tabs(id, wanted).into_any(),
+        ValuesOwner::Run(_) => view! {
             <p class="muted">"The input of the run when it started. Secrets are shown by name. " <a href=addresses::noderole_values(noderole)>"Input of the next run"</a></p>
         }
         .into_any(),
@@ -205,12 +205,12 @@ fn missing() -> Failure {
 }
 
 #[component]
-fn Loaded(of: Of, wanted: ValuesQuery, first: ValuesView) -> impl IntoView {
+fn Loaded(of: ValuesOwner, wanted: ValuesQuery, first: ValuesView) -> impl IntoView {
     let deployment = first.deployment;
     let surroundings = first.surroundings.clone();
     let ask = wanted.clone();
     let feed = Feed::new(first, move || of.ask(ask.clone()));
-    if matches!(of, Of::Noderole(_)) {
+    if matches!(of, ValuesOwner::Noderole(_)) {
         let hear = move |events: &[Event]| {
             let moves = |event: &Event| {
                 matches!(event, Event::Step { .. } | Event::Blueprint { .. } | Event::Reset)
@@ -225,7 +225,7 @@ fn Loaded(of: Of, wanted: ValuesQuery, first: ValuesView) -> impl IntoView {
     view! {
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <div class="card">{move || table(of, &wanted, page.get())}</div>
-        {surroundings.map(beside)}
+        {surroundings.map(surroundings_view)}
     }
     .into_any()
 }
@@ -235,7 +235,7 @@ fn Loaded(of: Of, wanted: ValuesQuery, first: ValuesView) -> impl IntoView {
 fn tabs(id: NoderoleId, wanted: &ValuesQuery) -> impl IntoView + use<> {
     let link = |own: bool, word: &'static str| {
         let address =
-            address(Of::Noderole(id), &ValuesQuery { own, after: None, ..wanted.clone() });
+            address(ValuesOwner::Noderole(id), &ValuesQuery { own, after: None, ..wanted.clone() });
         let here = (wanted.own == own).then_some("page");
         view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
     };
@@ -247,7 +247,7 @@ fn tabs(id: NoderoleId, wanted: &ValuesQuery) -> impl IntoView + use<> {
     }
 }
 
-fn table(of: Of, wanted: &ValuesQuery, page: ValuePage) -> AnyView {
+fn table(of: ValuesOwner, wanted: &ValuesQuery, page: ValuePage) -> AnyView {
     if page.values.is_empty() {
         let title = if page.all == 0 { "No data" } else { "No matching values" };
         return view! {
@@ -307,7 +307,7 @@ fn set_by(edit: SetBy) -> impl IntoView {
     }
 }
 
-fn beside(surroundings: serde_json::Value) -> impl IntoView {
+fn surroundings_view(surroundings: serde_json::Value) -> impl IntoView {
     view! {
         <section class="card" aria-label="Surroundings">
             <details class="fold">
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     fn values_query_round_trips_through_address() {
-        let of = Of::Run(RunId(7));
+        let of = ValuesOwner::Run(RunId(7));
         let query = |find: &str, after: Option<&str>, own: bool| {
             address(of, &ValuesQuery { find: find.into(), after: after.map(str::to_owned), own })
         };

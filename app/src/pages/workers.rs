@@ -115,7 +115,7 @@ impl ListPage for AllWorkers {
 
     const ID: &'static str = "worker";
     const NAMES: (&'static str, &'static str) = ("worker", "workers");
-    const PLACE: &'static str = "before";
+    const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("name", "Name contains", "name contains"),
         Field::choice("alive", "State", "alive is", || {
@@ -130,7 +130,7 @@ impl ListPage for AllWorkers {
         (WorkerSort::Heartbeat, "last contact"),
         (WorkerSort::Name, "name"),
     ];
-    const SAME: List = List::Workers;
+    const API_LIST: List = List::Workers;
 
     fn path(self) -> String {
         addresses::WORKERS.to_owned()
@@ -144,7 +144,7 @@ impl ListPage for AllWorkers {
         workers(WorkersQuery {
             alive,
             phase,
-            name: address.word("name"),
+            name: address.param("name"),
             sort,
             limit: None,
             before,

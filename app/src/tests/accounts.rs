@@ -9,7 +9,7 @@ use api::people::{
 };
 use api::second_factor::{FactorOptions, FactorRequest, SecondFactor, SecondFactorPage, TotpMade};
 use api::{At, Problem};
-use control::people::{ClientInfo, SeenPerson, Token};
+use control::people::{ClientInfo, PersonAtVersion, Token};
 use engine::ids::{PasskeyId, PersonId};
 use passkeys::RelyingParty;
 use uuid::Uuid;
@@ -128,7 +128,7 @@ impl Fake {
     pub async fn change_grants(
         &self,
         _: &Actor,
-        _: SeenPerson,
+        _: PersonAtVersion,
         _: &[Grant],
     ) -> Result<PersonView, Problem> {
         Err(none())
@@ -218,16 +218,18 @@ async fn people_and_service_accounts_have_separate_lists() {
     let [ada, bo, ci] = [1, 2, 3]
         .map(|n| format!("href=\"{}\"", crate::addresses::person(PersonId(Uuid::from_u128(n)))));
     let people = get(&fake, "/settings/people").await;
-    people.says(&[&ada, &bo, "disabled", "operator in web", ">password<", "kind=human"]);
-    people.says_not(&[&ci]);
+    people.assert_contains(&[&ada, &bo, "disabled", "operator in web", ">password<", "kind=human"]);
+    people.assert_lacks(&[&ci]);
     let programs = get(&fake, "/settings/services").await;
-    programs.says(&[&ci, ">tokens<", "kind=service"]);
-    programs.says_not(&[&ada]);
+    programs.assert_contains(&[&ci, ">tokens<", "kind=service"]);
+    programs.assert_lacks(&[&ada]);
     let out = get(&fake, "/settings/people?disabled=true").await;
-    out.says(&[&bo]);
-    out.says_not(&[&ada]);
+    out.assert_contains(&[&bo]);
+    out.assert_lacks(&[&ada]);
     let fresh = Fake::new(|world| world.people.clear());
-    get(&fresh, "/settings/services").await.says(&["No accounts yet", "Add a service account"]);
+    get(&fresh, "/settings/services")
+        .await
+        .assert_contains(&["No accounts yet", "Add a service account"]);
 }
 
 #[tokio::test]
@@ -235,39 +237,39 @@ async fn limited_approvals_offer_a_confirmation() {
     let fake = Fake::new(|_| {});
     let [ada, bo] = [1, 2].map(|n| crate::addresses::person(PersonId(Uuid::from_u128(n))));
     let limited = get(&fake, &ada).await;
-    limited.says(&[
+    limited.assert_contains(&[
         "Access from",
         "<b>root<",
         "approvals count on changes of the other",
         "Confirm access",
     ]);
-    limited.says(&["password set with a sign-in link", "the owner of the installation"]);
-    get(&fake, &bo).await.says_not(&["Confirm access"]);
+    limited.assert_contains(&["password set with a sign-in link", "the owner of the installation"]);
+    get(&fake, &bo).await.assert_lacks(&["Confirm access"]);
 }
 
 #[tokio::test]
-async fn second_factor_page_asks_for_a_code_or_a_passkey() {
+async fn second_factor_page_accepts_code_or_passkey() {
     let state = SecondFactor { totp: true, passkeys: 1, demanded: false, needed: true };
     let fake = Fake::new(|world| world.factor.state = state);
     let page = get(&fake, "/second-factor?next=%2Fruns").await;
-    page.says(&[
+    page.assert_contains(&[
         "Signed in as",
         "autocomplete=\"one-time-code\"",
         "inputmode=\"numeric\"",
         "for=\"code\"",
         "Use a passkey",
     ]);
-    page.says(&[
+    page.assert_contains(&[
         "value=\"/runs\"",
         "value=\"present\"",
         "action=\"/sign-out\"",
         "An admin can reset your second factor",
     ]);
-    page.says_not(&["Set up an authenticator app", "<nav"]);
+    page.assert_lacks(&["Set up an authenticator app", "<nav"]);
     let wrong = get(&fake, "/second-factor?problem=wrong&next=//evil.example").await;
     assert_eq!(wrong.status, 403);
-    wrong.says(&["role=\"alert\"", "Wrong code", "value=\"/\""]);
-    wrong.says_not(&["evil.example\""]);
+    wrong.assert_contains(&["role=\"alert\"", "Wrong code", "value=\"/\""]);
+    wrong.assert_lacks(&["evil.example\""]);
 }
 
 #[tokio::test]
@@ -275,13 +277,17 @@ async fn second_factor_page_sets_up_an_app() {
     let needed = SecondFactor { demanded: true, needed: true, ..SecondFactor::default() };
     let fake = Fake::new(|world| world.factor.state = needed);
     let page = get(&fake, "/second-factor").await;
-    page.says(&[
+    page.assert_contains(&[
         "The policy requires a second factor",
         "Set up an authenticator app",
         "value=\"start\"",
     ]);
-    page.says(&["Or register a passkey", "for=\"passkey-name\"", "Passkeys need JavaScript"]);
-    page.says_not(&["one-time-code", "Use a passkey"]);
+    page.assert_contains(&[
+        "Or register a passkey",
+        "for=\"passkey-name\"",
+        "Passkeys need JavaScript",
+    ]);
+    page.assert_lacks(&["one-time-code", "Use a passkey"]);
     let made = TotpMade {
         secret: "ABCDEFGHIJKL".into(),
         uri: "otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL".into(),
@@ -290,15 +296,15 @@ async fn second_factor_page_sets_up_an_app() {
         world.factor = SecondFactorPage { state: needed, set_up: Some(made), ..factor() }
     });
     let page = get(&fake, "/second-factor").await;
-    page.says(&[
+    page.assert_contains(&[
         "ABCD EFGH IJKL",
         "href=\"otpauth://totp/Gantry:ada?secret=ABCDEFGHIJKL\"",
         "value=\"confirm\"",
     ]);
     let fake = Fake::new(|world| world.factor.state.totp = true);
     let page = get(&fake, "/second-factor").await;
-    page.says(&["Your authenticator app is set up", "href=\"/settings/account\""]);
-    page.says_not(&["Sign out", "one-time-code"]);
+    page.assert_contains(&["Your authenticator app is set up", "href=\"/settings/account\""]);
+    page.assert_lacks(&["Sign out", "one-time-code"]);
 }
 
 #[tokio::test]
@@ -306,16 +312,16 @@ async fn unknown_person_is_not_found() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/settings/people/x").await;
     assert_eq!(page.status, 404);
-    page.says(&["This account does not exist."]);
+    page.assert_contains(&["This account does not exist."]);
 }
 
 #[tokio::test]
 async fn account_menu_shows_missing_permissions() {
     let said = "<dt>Permissions</dt><dd>none<!></dd>";
     let nobody = Fake::new(|world| world.permissions.clear());
-    get(&nobody, "/settings/policy").await.says(&["Signed in as", said]);
+    get(&nobody, "/settings/policy").await.assert_contains(&["Signed in as", said]);
     let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
-    get(&viewer, "/settings/policy").await.says_not(&[said]);
+    get(&viewer, "/settings/policy").await.assert_lacks(&[said]);
 }
 
 #[tokio::test]
@@ -324,17 +330,17 @@ async fn account_without_permissions_links_to_grants() {
     let said = ["No permissions yet", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());
     let none = get(&fake, &page(1)).await;
-    none.says(&said);
-    none.says(&["id=\"may\"", "aria-label=\"Permissions\""]);
-    get(&fake, &page(2)).await.says_not(&said);
+    none.assert_contains(&said);
+    none.assert_contains(&["id=\"may\"", "aria-label=\"Permissions\""]);
+    get(&fake, &page(2)).await.assert_lacks(&said);
 }
 
 #[tokio::test]
 async fn account_lists_passkeys_with_their_actions() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/settings/account").await;
-    page.says(&["with a passkey that was revoked"]);
-    page.says(&[
+    page.assert_contains(&["with a passkey that was revoked"]);
+    page.assert_contains(&[
         "Laptop",
         "0001 1111 2222 3333 4444",
         "by root",
@@ -347,11 +353,11 @@ async fn account_lists_passkeys_with_their_actions() {
         "Passkeys need JavaScript.",
         "gantry me",
     ]);
-    page.says_not(&["Confirm with another passkey: Laptop"]);
+    page.assert_lacks(&["Confirm with another passkey: Laptop"]);
     let first = Fake::new(|world| drop(world.passkeys.remove(0)));
     let page = get(&first, "/settings/account").await;
-    page.says(&["Read its fingerprint to an admin"]);
-    page.says_not(&["Confirm with another passkey"]);
+    page.assert_contains(&["Read its fingerprint to an admin"]);
+    page.assert_lacks(&["Confirm with another passkey"]);
 }
 
 #[tokio::test]
@@ -359,15 +365,15 @@ async fn admin_compares_the_fingerprint_before_confirming() {
     let fake = Fake::new(|_| {});
     let person = crate::addresses::person(PersonId(Uuid::from_u128(1)));
     let page = get(&fake, &person).await;
-    page.says(&[
+    page.assert_contains(&[
         "Compare the fingerprint with the person",
         "0002 1111 2222 3333 4444",
         "aria-label=\"Confirm passkey: Phone\"",
         "aria-label=\"Revoke passkey Phone\"",
     ]);
-    page.says_not(&["Confirm passkey: Laptop", "Register a passkey"]);
+    page.assert_lacks(&["Confirm passkey: Laptop", "Register a passkey"]);
     let service = crate::addresses::person(PersonId(Uuid::from_u128(3)));
-    get(&fake, &service).await.says_not(&["Compare the fingerprint"]);
+    get(&fake, &service).await.assert_lacks(&["Compare the fingerprint"]);
 }
 
 #[tokio::test]
@@ -376,8 +382,8 @@ async fn confirmed_passkeys_offer_no_confirmation() {
     let fake = Fake::new(|world| world.passkeys.truncate(1));
     for page in [person.as_str(), "/settings/account"] {
         let page = get(&fake, page).await;
-        page.says(&["aria-label=\"Revoke passkey Laptop\""]);
-        page.says_not(&[
+        page.assert_contains(&["aria-label=\"Revoke passkey Laptop\""]);
+        page.assert_lacks(&[
             "Confirm passkey",
             "Confirm with another passkey",
             "Compare the fingerprint",
@@ -386,6 +392,6 @@ async fn confirmed_passkeys_offer_no_confirmation() {
     }
     let fake = Fake::new(|world| world.passkeys.clear());
     let page = get(&fake, &person).await;
-    page.says(&["No passkeys yet."]);
-    page.says_not(&["Confirm passkey", "Compare the fingerprint"]);
+    page.assert_contains(&["No passkeys yet."]);
+    page.assert_lacks(&["Confirm passkey", "Compare the fingerprint"]);
 }

@@ -9,7 +9,7 @@ use super::serve::{get, post};
 async fn proposal_offers_every_edit() {
     let board =
         get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web").await;
-    board.says(&[
+    board.assert_contains(&[
         "Add role",
         "More…",
         "Data of app",
@@ -18,8 +18,8 @@ async fn proposal_offers_every_edit() {
         "aria-haspopup=\"dialog\"",
     ]);
     let committed = get(&Fake::new(|_| {}), "/deployments/web").await;
-    committed.says(&["Put on hold…", "aria-haspopup=\"dialog\""]);
-    committed.says_not(&["More…", "Remove role"]);
+    committed.assert_contains(&["Put on hold…", "aria-haspopup=\"dialog\""]);
+    committed.assert_lacks(&["More…", "Remove role"]);
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn hold_reason_is_shown_in_deployment_and_descendants() {
         world.board.on_hold_by = Some("cy".into());
         world.board.hold = Some(held("web"));
     });
-    get(&own, "/deployments/web").await.says(&[
+    get(&own, "/deployments/web").await.assert_contains(&[
         "ON HOLD",
         "The switch is being replaced",
         "Release hold…",
@@ -41,13 +41,13 @@ async fn hold_reason_is_shown_in_deployment_and_descendants() {
     ]);
     let above = Fake::new(|world| world.board.hold = Some(held("system")));
     let page = get(&above, "/deployments/web").await;
-    page.says(&[
+    page.assert_contains(&[
         "ON HOLD",
         "href=\"/deployments/system\"",
         "above this deployment was",
         "Put on hold…",
     ]);
-    page.says_not(&["Release hold…"]);
+    page.assert_lacks(&["Release hold…"]);
 }
 
 #[tokio::test]
@@ -62,18 +62,18 @@ async fn deployment_is_put_on_hold_without_javascript() {
 async fn priority_is_set_without_javascript() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/deployments/web").await;
-    page.says(&[
+    page.assert_contains(&[
         "Set priority…",
         "The current priority is 0, the default.",
         "action=\"/call/prioritise\"",
         "min=\"-100\" max=\"100\"",
     ]);
-    page.says_not(&["priority <"]);
+    page.assert_lacks(&["priority <"]);
     let form = format!("deployment={}&priority=-20&reason=Tests", fake::deployment_id(1));
     assert_eq!(post(&fake, "/call/prioritise", &form).await.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, ["priority -20 Tests"]);
     let low = get(&Fake::new(|world| world.board.priority = -20), "/deployments/web").await;
-    low.says(&[
+    low.assert_contains(&[
         "priority <!>-20",
         "The current priority is -20. The default is 0.",
         "value=\"-20\"",
@@ -88,26 +88,26 @@ async fn priority_is_set_without_javascript() {
         world.permissions = vec!["viewer".into()];
     });
     let page = get(&viewer, "/deployments/web").await;
-    page.says(&["priority <!>7"]);
-    page.says_not(&["Set priority…"]);
+    page.assert_contains(&["priority <!>7"]);
+    page.assert_lacks(&["Set priority…"]);
 }
 
 #[tokio::test]
 async fn node_pages_offer_move_and_own_proposal() {
     let nodes = get(&Fake::new(|_| {}), "/nodes").await;
-    nodes.says(&[
+    nodes.assert_contains(&[
         "Move web-1.rack1.example.com to another deployment",
         "Propose changes on web-1.rack1.example.com only",
     ]);
     let panel =
         get(&Fake::new(|_| {}), &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
     // The node's name is next to the button, and the tooltip contains it in full.
-    panel.says(&[
+    panel.assert_contains(&[
         ">Propose changes on this node only<",
         "title=\"Propose changes on web-4.rack1.example.com only\"",
         "action=\"/call/propose_on_node\"",
     ]);
-    panel.says_not(&["aria-label=\"Propose changes on"]);
+    panel.assert_lacks(&["aria-label=\"Propose changes on"]);
     let fake = Fake::new(|_| {});
     let moved =
         post(&fake, "/call/propose_move", "deployment=+web+&node=web-6.rack1.example.com").await;
@@ -117,22 +117,22 @@ async fn node_pages_offer_move_and_own_proposal() {
     );
     assert!(fake.0.lock().expect("no test died here").told.contains(&"propose web".to_owned()));
     let sent = get(&Fake::new(|_| {}), "/deployments/web?bring=web-6.rack1.example.com").await;
-    sent.says(&["web-6.rack1.example.com", "is selected for a move to this deployment"]);
+    sent.assert_contains(&["web-6.rack1.example.com", "is selected for a move to this deployment"]);
 }
 
 #[tokio::test]
 async fn node_proposal_offers_every_edit() {
     let page = get(&Fake::new(|_| {}), "/proposals/9").await;
-    page.says(&[
+    page.assert_contains(&[
         "Edit data dns-client",
         "Run again dns-client",
         "Unbind dns-client",
         "Edit data discovery",
         "Expunge node…",
     ]);
-    page.says(&["Undo “bind web-6 to discovery”"]);
+    page.assert_contains(&["Undo “bind web-6 to discovery”"]);
     // A role that is only proposed runs anyway.
-    page.says_not(&["Run again discovery"]);
+    page.assert_lacks(&["Run again discovery"]);
 }
 
 #[tokio::test]
@@ -146,12 +146,12 @@ async fn viewer_reads_proposal_without_editor() {
         world.permissions = vec!["viewer".into()];
     });
     let board = get(&viewer, "/deployments/web").await;
-    board.says(&[
+    board.assert_contains(&[
         "PROPOSED",
         "Open proposal",
         "Permission missing: vi does not have the permission operator. An admin can grant it.",
     ]);
-    board.says_not(&[
+    board.assert_lacks(&[
         "draggable",
         "Review changes",
         "Undo “",
@@ -162,9 +162,14 @@ async fn viewer_reads_proposal_without_editor() {
         "or select and",
     ]);
     let catalog = get(&viewer, "/catalog").await;
-    catalog.says(&["To import a barclamp, you need the permission", "An admin can grant it"]);
-    catalog.says_not(&["Import a barclamp", "import-text"]);
-    get(&Fake::new(|_| {}), "/catalog").await.says(&["Import a barclamp", "import-text"]);
+    catalog.assert_contains(&[
+        "To import a barclamp, you need the permission",
+        "An admin can grant it",
+    ]);
+    catalog.assert_lacks(&["Import a barclamp", "import-text"]);
+    get(&Fake::new(|_| {}), "/catalog")
+        .await
+        .assert_contains(&["Import a barclamp", "import-text"]);
 }
 
 #[tokio::test]
@@ -174,44 +179,44 @@ async fn viewer_gets_no_node_commands() {
         world.permissions = vec!["viewer".into()];
     });
     let page = get(&viewer, "/nodes").await;
-    page.says(&[
+    page.assert_contains(&[
         "web-1.rack1.example.com",
         "To change nodes, you need the permission",
         "An admin can grant it",
     ]);
-    page.says_not(&[
+    page.assert_lacks(&[
         "Add node",
         "Move…",
         "Delete…",
         "/call/add-node",
         "Paste nodes",
-        "/call/take-out-node",
+        "/call/delete-node",
         "/call/propose_on_node",
         ">Actions<",
         "data-label=\"Actions\"",
     ]);
     let operator = get(&Fake::new(|world| world.nodes[0].record = true), "/nodes").await;
-    operator.says(&[
+    operator.assert_contains(&[
         "Add node",
         "Paste nodes",
         "Move…",
         "Delete…",
         "\"/call/add-node\"",
         "\"/call/add-nodes\"",
-        "/call/take-out-node",
+        "/call/delete-node",
         ">Actions<",
     ]);
-    operator.says_not(&["To change nodes, you need the permission"]);
+    operator.assert_lacks(&["To change nodes, you need the permission"]);
 }
 
 #[tokio::test]
 async fn only_records_outside_targets_can_be_deleted() {
     let fake = Fake::new(|world| world.nodes[0].record = true);
     let page = get(&fake, "/nodes").await;
-    page.says(&["=\"Delete… ", "action=\"/call/take-out-node\""]);
+    page.assert_contains(&["=\"Delete… ", "action=\"/call/delete-node\""]);
     assert_eq!(page.body.matches("=\"Delete… ").count(), 2, "one button, by label and title");
     assert_eq!(
-        post(&fake, "/call/take-out-node", &format!("node={}", fake::node(1))).await.status,
+        post(&fake, "/call/delete-node", &format!("node={}", fake::node(1))).await.status,
         302
     );
     assert_eq!(
@@ -221,16 +226,16 @@ async fn only_records_outside_targets_can_be_deleted() {
 }
 
 #[tokio::test]
-async fn proposed_removal_is_marked_on_chip() {
+async fn proposed_removal_is_marked_on_noderole() {
     let fake = Fake::new(|world| {
         world.board = fake::proposed_board();
         world.board.groups[0].roles[2].noderoles[0].removed = true;
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["class=\"chip touched going\"", "removed by this proposal"]);
+    page.assert_contains(&["class=\"chip touched going\"", "removed by this proposal"]);
     get(&Fake::new(|world| world.board = fake::proposed_board()), "/deployments/web")
         .await
-        .says_not(&["goes with this"]);
+        .assert_lacks(&["goes with this"]);
 }
 
 #[tokio::test]
@@ -270,7 +275,7 @@ async fn refused_form_reopens_filled_in_without_javascript() {
         assert_eq!(page.status, 200, "{path}");
         let dialog = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog").1;
         assert!(!dialog.split('>').next().is_some_and(|tag| tag.contains(" open")), "{path}");
-        page.says_not(&["value=\"n9\""]);
+        page.assert_lacks(&["value=\"n9\""]);
     }
 }
 
@@ -313,7 +318,7 @@ async fn refused_priority_form_keeps_its_reason() {
             .await;
     let dialog = page.body.split_once("<dialog id=\"priority\"").expect("the dialog").1;
     assert!(dialog.split('>').next().is_some_and(|tag| tag.contains(" open")), "{dialog}");
-    page.says(&["value=\"Because\"", "value=\"7\""]);
+    page.assert_contains(&["value=\"Because\"", "value=\"7\""]);
 }
 
 #[tokio::test]
@@ -325,6 +330,6 @@ async fn input_from_address_is_escaped() {
     let problem = location.split_once('?').expect("the problem").1;
     let typed = "typed.path=%22%3E%3Cb%20id%3Dodd%3E&typed.text=%3C%2Ftextarea%3E%3Cb%20id%3Dodd%3E%26amp%3B";
     let page = get(&fake, &format!("/catalog?{typed}&{problem}")).await;
-    page.says(&["&lt;/textarea>&lt;b id=odd>&amp;amp;"]);
-    page.says_not(&["<b id=odd>"]);
+    page.assert_contains(&["&lt;/textarea>&lt;b id=odd>&amp;amp;"]);
+    page.assert_lacks(&["<b id=odd>"]);
 }

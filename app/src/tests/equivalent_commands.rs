@@ -14,17 +14,17 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-async fn says(fake: &Fake, path: &str, lines: &[&str]) {
+async fn assert_contains(fake: &Fake, path: &str, lines: &[&str]) {
     let page = get(fake, path).await;
     assert_eq!(page.status, 200, "{path}");
     let lines: Vec<String> = lines.iter().map(|line| escaped(line)).collect();
-    page.says(&["CLI and API"]);
-    page.says(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+    page.assert_contains(&["CLI and API"]);
+    page.assert_contains(&lines.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 #[tokio::test]
 async fn board_shows_proposal_and_hold_commands() {
-    says(
+    assert_contains(
         &Fake::new(|_| {}),
         "/deployments/web",
         &[
@@ -53,8 +53,8 @@ async fn board_shows_proposal_and_hold_commands() {
         format!("gantry proposal submit {id} --title 'Ada'\\''s \"proxy\" for $5'"),
         format!("--json '{{\"version\":{version}}}' \"$GANTRY_SERVER/api/v1/proposals/{id}/undo\""),
     ];
-    says(&fake, "/deployments/web", &lines.each_ref().map(String::as_str)).await;
-    get(&fake, "/deployments/web").await.says_not(&["gantry deployment propose web"]);
+    assert_contains(&fake, "/deployments/web", &lines.each_ref().map(String::as_str)).await;
+    get(&fake, "/deployments/web").await.assert_lacks(&["gantry deployment propose web"]);
 }
 
 #[tokio::test]
@@ -69,62 +69,71 @@ async fn review_shows_verdict_and_commit_commands() {
         "-b \"$GANTRY_SESSION\"",
         "\"$GANTRY_SERVER/api/v1/reviews/128/commit\"",
     ];
-    says(&Fake::new(|_| {}), "/reviews/128", &lines).await;
+    assert_contains(&Fake::new(|_| {}), "/reviews/128", &lines).await;
     let talk = ["\"$GANTRY_SERVER/api/v1/reviews/128/threads\"", "/resolve\""];
-    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
+    assert_contains(&Fake::new(|_| {}), "/reviews/128?tab=discussion", &talk).await;
     let about = "{\"anchor\":\"policy#/approvals\",\"body\":\"TEXT\"}";
-    says(&Fake::new(|_| {}), "/reviews/128?tab=discussion&about=policy%23%2Fapprovals", &[about])
-        .await;
+    assert_contains(
+        &Fake::new(|_| {}),
+        "/reviews/128?tab=discussion&about=policy%23%2Fapprovals",
+        &[about],
+    )
+    .await;
     let graph = ["gantry review graph 128 --roles app", "/api/v1/reviews/128/graph?roles=app\""];
-    says(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
+    assert_contains(&Fake::new(|_| {}), "/reviews/128?tab=graph&roles=app", &graph).await;
     // A closed review accepts no verdicts.
     let closed = Fake::new(|world| world.review.state = api::reviews::ReviewState::Discarded);
-    get(&closed, "/reviews/128").await.says_not(&["gantry review approve"]);
+    get(&closed, "/reviews/128").await.assert_lacks(&["gantry review approve"]);
 }
 
 #[tokio::test]
 async fn lists_show_equivalent_commands() {
     let fake = Fake::new(|_| {});
-    says(
+    assert_contains(
         &fake,
         "/runs?state=failed",
         &["gantry run list --state failed", "/api/v1/runs?state=failed\""],
     )
     .await;
-    says(
+    assert_contains(
         &fake,
         "/nodes?filter=web%201",
         &["gantry node list --filter 'web 1'", "/api/v1/nodes?filter=web%201\""],
     )
     .await;
-    says(
+    assert_contains(
         &fake,
         "/deployments",
         &["gantry deployment list", "\"$GANTRY_SERVER/api/v1/deployments\""],
     )
     .await;
-    says(&fake, "/pending?reason=on_hold&node=n1", &["/api/v1/pending?node=n1&reason=on_hold\""])
-        .await;
-    says(
+    assert_contains(
+        &fake,
+        "/pending?reason=on_hold&node=n1",
+        &["/api/v1/pending?node=n1&reason=on_hold\""],
+    )
+    .await;
+    assert_contains(
         &fake,
         "/pending?sort=-since",
         &["gantry pending --sort=-since", "/api/v1/pending?sort=-since\""],
     )
     .await;
-    says(&fake, "/blueprints?deployment=web", &["/api/v1/blueprints?deployment=web\""]).await;
-    says(
+    assert_contains(&fake, "/blueprints?deployment=web", &["/api/v1/blueprints?deployment=web\""])
+        .await;
+    assert_contains(
         &fake,
         "/reviews?whose=mine&text=it's",
         &["gantry review list --whose mine --state open --text 'it'\\''s'"],
     )
     .await;
-    says(
+    assert_contains(
         &fake,
         "/reviews?state=drafts",
         &["gantry proposal list --drafts", "/api/v1/proposals?drafts=true\""],
     )
     .await;
-    says(
+    assert_contains(
         &fake,
         "/catalog",
         &["gantry barclamp list", "gantry barclamp import", "--json @barclamps.json"],
@@ -135,21 +144,21 @@ async fn lists_show_equivalent_commands() {
 #[tokio::test]
 async fn graph_page_shows_equivalent_command() {
     let fake = Fake::new(|_| {});
-    says(
+    assert_contains(
         &fake,
         "/graph/web",
         &["gantry deployment graph web", "\"$GANTRY_SERVER/api/v1/deployments/web/graph\""],
     )
     .await;
     let cluster = ["gantry graph --longest time", "/api/v1/graph?longest=time\""];
-    says(&fake, "/graph?longest=time", &cluster).await;
+    assert_contains(&fake, "/graph?longest=time", &cluster).await;
     // Display options of a page are not part of the API request.
     let path = "/graph/web?focus=web%3Aapp&direction=up&steps=2&color=wave&as=table&at=web%3Aapp";
     let lines = [
         "gantry deployment graph web --focus web:app --direction up --steps 2",
         "/api/v1/deployments/web/graph?focus=web%3Aapp&direction=up&steps=2\"",
     ];
-    says(&fake, path, &lines).await;
+    assert_contains(&fake, path, &lines).await;
 }
 
 #[tokio::test]
@@ -160,8 +169,8 @@ async fn node_and_run_actions_show_commands() {
     });
     let id = fake.0.lock().expect("no test died here").noderole.id;
     let retry = format!("gantry noderole retry {id} --reason WHY");
-    says(&fake, &format!("/noderoles/{id}"), &[&retry]).await;
-    says(
+    assert_contains(&fake, &format!("/noderoles/{id}"), &[&retry]).await;
+    assert_contains(
         &fake,
         "/nodes",
         &[
@@ -173,7 +182,7 @@ async fn node_and_run_actions_show_commands() {
     )
     .await;
     // The execution switch is on every page.
-    says(
+    assert_contains(
         &fake,
         "/runs",
         &["gantry execution off --reason WHY", "{\"enabled\":false,\"reason\":\"WHY\"}"],
@@ -185,7 +194,7 @@ async fn node_and_run_actions_show_commands() {
         world.comparison.deployment = Some(fake::deployment("web"));
     });
     let path = "/blueprints?deployment=web&from=3&to=1";
-    says(
+    assert_contains(
         &restorable,
         path,
         &["gantry deployment restore web --blueprint 1", "{\"blueprint\":1,\"partial\":false}"],
@@ -209,7 +218,7 @@ async fn node_change_commands_name_displayed_version() {
         format!("gantry node token create {id} --name NAME --days 90"),
     ];
     let name = fake.0.lock().expect("no test died here").machine.fqdn.clone();
-    says(&fake, &format!("/nodes/{name}"), &lines.each_ref().map(String::as_str)).await;
+    assert_contains(&fake, &format!("/nodes/{name}"), &lines.each_ref().map(String::as_str)).await;
 }
 
 #[tokio::test]
@@ -220,7 +229,7 @@ async fn audit_shows_verify_and_export_commands() {
         "gantry audit export --file gantry-audit.jsonl",
         "\"$GANTRY_SERVER/api/v1/audit/export\"",
     ];
-    says(&Fake::new(|_| {}), "/audit", &lines).await;
+    assert_contains(&Fake::new(|_| {}), "/audit", &lines).await;
 }
 
 #[tokio::test]
@@ -232,11 +241,11 @@ async fn overview_and_sign_out_show_commands() {
         "-b \"$GANTRY_SESSION\" -H 'X-Gantry: 1' -X DELETE",
         "/api/v1/me/sessions/00000000-0000-0000-0000-000000000007\"",
     ];
-    says(&Fake::new(|_| {}), "/", &lines).await;
+    assert_contains(&Fake::new(|_| {}), "/", &lines).await;
 }
 
 /// The actions of forms with equivalent commands, by their names in the code.
-const SHOWN: [(&str, &str); 44] = [
+const WITH_COMMAND: [(&str, &str); 44] = [
     ("AddNode", "add_node"),
     ("AddNodes", "add_nodes"),
     ("AddPerson", "add_person"),
@@ -279,12 +288,12 @@ const SHOWN: [(&str, &str); 44] = [
     ("SignOut", "end_session"),
     ("Submit", "submit"),
     ("SetExecution", "execution"),
-    ("DeleteNode", "take_out_node"),
+    ("DeleteNode", "delete_node"),
     ("Undo", "undo"),
 ];
 
 /// The actions without equivalent commands, with the reason.
-const NOT_SHOWN: [(&str, &str); 1] =
+const WITHOUT_COMMAND: [(&str, &str); 1] =
     [("HideFirstSteps", "hides a list of first steps on pages, where alone it is")];
 
 /// The contents of all files in a folder and its subfolders, except tests.
@@ -305,10 +314,10 @@ fn every_form_action_has_an_equivalent_command() {
         let acts = text.split("ServerAction::<").skip(1).filter_map(|rest| rest.split_once('>'));
         for (act, _) in acts {
             found.insert(act.to_owned());
-            if NOT_SHOWN.iter().any(|(not_shown, _)| *not_shown == act) {
+            if WITHOUT_COMMAND.iter().any(|(not_shown, _)| *not_shown == act) {
                 continue;
             }
-            let call = SHOWN.iter().find(|(shown, _)| *shown == act).map(|(_, call)| *call);
+            let call = WITH_COMMAND.iter().find(|(shown, _)| *shown == act).map(|(_, call)| *call);
             let call =
                 call.unwrap_or_else(|| panic!("{act} has no command, and no reason why not"));
             let is_named = text.contains(&format!("api::calls::{call}"))
@@ -319,8 +328,11 @@ fn every_form_action_has_an_equivalent_command() {
             );
         }
     }
-    let told =
-        SHOWN.iter().chain(&NOT_SHOWN).map(|(act, _)| (*act).to_owned()).collect::<BTreeSet<_>>();
+    let told = WITH_COMMAND
+        .iter()
+        .chain(&WITHOUT_COMMAND)
+        .map(|(act, _)| (*act).to_owned())
+        .collect::<BTreeSet<_>>();
     assert_eq!(told, found, "the table has exactly the actions of the console");
 }
 

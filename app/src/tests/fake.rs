@@ -44,7 +44,7 @@ use api::views::graph::*;
 use api::views::node_proposal::*;
 use api::{At, Problem};
 use control::people::Permission;
-use control::{Imported, Lost, ToCommit};
+use control::{Imported, MissingVertex, ToCommit};
 use engine::anneal::PendingReason;
 use engine::blueprint::Anchor;
 use engine::blueprint::difference::{
@@ -61,7 +61,7 @@ use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
-use engine::plan::lift::{Brought, DropPreview, IllegalNode, RoleDropPreview};
+use engine::plan::lift::{AddedRole, DropPreview, IllegalNode, RoleDropPreview};
 use engine::plan::{Edit, Refusal, edit};
 use passkeys::RelyingParty;
 use serde_json::{Value, json};
@@ -139,7 +139,7 @@ pub struct World {
     pub results: Vec<ResultLine>,
     pub policy: PolicyView,
     pub node_proposal: NodeProposal,
-    pub overseen: super::oversight::Overseen,
+    pub monitoring: super::overview::MonitoringData,
     pub people: Vec<api::people::PersonView>,
     pub factor: api::second_factor::SecondFactorPage,
     pub passkeys: Vec<api::people::PasskeyView>,
@@ -496,7 +496,7 @@ fn lift() -> DropPreview {
         legal,
         illegal,
         unknown: Vec::new(),
-        brings: vec![Brought {
+        brings: vec![AddedRole {
             role: role("runtime"),
             nodes: vec!["web-7".into()],
             count: 1,
@@ -742,7 +742,7 @@ pub fn consequences() -> Impact {
     let all = |list: Vec<Touched>| Counted { count: list.len(), first: list };
     let restart = NoderoleRerun {
         touched: touched(1, "store"),
-        cause: RerunCause::Asked,
+        cause: RerunCause::Requested,
         reason: Some("the disk was replaced".into()),
         in_use: Some(true),
     };
@@ -1169,7 +1169,7 @@ impl Default for World {
                 }),
             },
             node_proposal: node_proposal(),
-            overseen: super::oversight::Overseen::default(),
+            monitoring: super::overview::MonitoringData::default(),
             people: super::accounts::some(),
             factor: super::accounts::factor(),
             passkeys: super::accounts::passkeys(),
@@ -1481,7 +1481,7 @@ impl Fake {
             false => Err(Problem::not_found(format!("Deployment {name} does not exist."))),
         }
     }
-    pub async fn carriers(
+    pub async fn role_noderoles(
         &self,
         _: &Actor,
         _: &str,
@@ -1594,7 +1594,7 @@ impl Fake {
         text: &str,
         _: bool,
         _: &str,
-    ) -> Result<LogFound, Problem> {
+    ) -> Result<LogSearchResult, Problem> {
         self.read(|world| {
             let length = i64::try_from(world.log.len()).expect("small");
             let lines = world.log.lines().enumerate().filter(|(_, line)| line.contains(text));
@@ -1603,7 +1603,7 @@ impl Fake {
                 line: n as i64 + 1,
                 text: line.to_owned(),
             });
-            LogFound {
+            LogSearchResult {
                 hits: hits.collect(),
                 next: String::new(),
                 searched: length,
@@ -1742,7 +1742,7 @@ impl Fake {
         _: &Actor,
         _: &str,
         _: &GraphOptions,
-        _: Lost,
+        _: MissingVertex,
     ) -> Result<GraphView, Problem> {
         self.read(|world| world.graph.clone())
     }
@@ -1751,7 +1751,7 @@ impl Fake {
         &self,
         _: &Actor,
         _: &GraphOptions,
-        _: Lost,
+        _: MissingVertex,
     ) -> Result<GraphView, Problem> {
         let whole = |world: &World| GraphView {
             deployment: None,
@@ -1766,7 +1766,7 @@ impl Fake {
         _: &Actor,
         _: ReviewId,
         _: &GraphOptions,
-        _: Lost,
+        _: MissingVertex,
     ) -> Result<GraphView, Problem> {
         self.read(|world| world.graph.clone())
     }
@@ -1879,7 +1879,7 @@ impl Fake {
         }
         Ok(version + 1)
     }
-    pub async fn foresee(
+    pub async fn preview_edits(
         &self,
         _: &Actor,
         _: ProposalId,
@@ -2002,7 +2002,7 @@ impl Fake {
     ) -> Result<SignatureRequest, Problem> {
         Err(Problem::internal())
     }
-    pub async fn give_signed_verdict(
+    pub async fn add_signed_verdict(
         &self,
         _: &Actor,
         _: ReviewId,
@@ -2162,7 +2162,7 @@ impl Fake {
         self.record(format!("revoke {token}"));
         Ok(())
     }
-    pub async fn take_out_node(
+    pub async fn delete_node(
         &self,
         _: &Actor,
         node: NodeId,

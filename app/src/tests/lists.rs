@@ -231,8 +231,8 @@ fn without_rows(world: &mut World) {
     world.reviews.clear();
     world.deployments.clear();
     world.people.clear();
-    world.overseen.workers.clear();
-    world.overseen.entries.clear();
+    world.monitoring.workers.clear();
+    world.monitoring.entries.clear();
 }
 
 #[tokio::test]
@@ -319,13 +319,16 @@ async fn invalid_query_is_reported_and_form_stays() {
         let refused = |page: &Page, what: &str| {
             assert_eq!(page.status, 400, "{}: {what}", list.path);
             assert_eq!(page.body.matches("<h1").count(), 1, "{}: {what}: one title", list.path);
-            page.says(&[&kept, &format!("href=\"{}\" class=\"button\">Show all ", list.path)]);
+            page.assert_contains(&[
+                &kept,
+                &format!("href=\"{}\" class=\"button\">Show all ", list.path),
+            ]);
             assert!(!page.body.contains("`next`"), "{}: words for programs", list.path);
         };
         let sorted =
             get(&Fake::new(|_| {}), &format!("{}?{name}={value}&sort=color", list.path)).await;
         refused(&sorted, "an order");
-        sorted.says(&["Invalid value for sort: ", "Clear filter"]);
+        sorted.assert_contains(&["Invalid value for sort: ", "Clear filter"]);
         if let Some(odd) = list.odd {
             refused(
                 &get(&Fake::new(|_| {}), &format!("{}?{name}={value}&{odd}", list.path)).await,
@@ -339,7 +342,7 @@ async fn invalid_query_is_reported_and_form_stays() {
             "href=\"{}?{name}={value}\" class=\"button\">Remove the invalid parameters",
             list.path
         );
-        of_no_list.says(&["fits", "Unknown parameter ", &without]);
+        of_no_list.assert_contains(&["fits", "Unknown parameter ", &without]);
         let columns =
             get(&Fake::new(|_| {}), &format!("{}?{name}={value}&columns=color", list.path)).await;
         refused(&columns, "a column");
@@ -347,7 +350,10 @@ async fn invalid_query_is_reported_and_form_stays() {
             let address = format!("{}?{name}={value}&{place}=a~-b~-c~-d~-e", list.path);
             let page = get(&Fake::new(|_| {}), &address).await;
             refused(&page, "a place");
-            page.says(&["Open the first page", &format!("href=\"{}?{name}={value}\"", list.path)]);
+            page.assert_contains(&[
+                "Open the first page",
+                &format!("href=\"{}?{name}={value}\"", list.path),
+            ]);
         }
     }
 }
@@ -357,11 +363,11 @@ async fn unknown_parameter_is_reported_on_every_page() {
     for path in ["/pending", "/blueprints", "/settings/people", "/settings/services"] {
         let page = get(&Fake::new(|_| {}), &format!("{path}?fits=1")).await;
         assert_eq!(page.status, 400, "{path}");
-        page.says(&["Unknown parameter ", &format!("href=\"{path}\"")]);
+        page.assert_contains(&["Unknown parameter ", &format!("href=\"{path}\"")]);
     }
     let chain = get(&Fake::new(|_| {}), "/audit?who=ada&check=abc").await;
     assert_eq!(chain.status, 400);
-    chain.says(&[
+    chain.assert_contains(&[
         "it must be an entry number",
         "href=\"/audit?who=ada\" class=\"button\">Remove the invalid parameters",
     ]);
@@ -377,11 +383,11 @@ async fn page_after_the_end_links_to_first() {
         let Some((word, place)) = list.place else { continue };
         let page = get(&Fake::new(without_rows), &format!("{}?{word}={place}", list.path)).await;
         assert_eq!(page.status, 200, "{}: {}", list.path, page.body);
-        page.says(&[&format!("No more {}", list.many), "Open the first page"]);
-        page.says_not(&["Pages of the list"]);
+        page.assert_contains(&[&format!("No more {}", list.many), "Open the first page"]);
+        page.assert_lacks(&["Pages of the list"]);
         let (name, value) = list.words.last().expect("a word");
         let narrow = get(&Fake::new(without_rows), &format!("{}?{name}={value}", list.path)).await;
-        narrow.says(&["Filter: ", "Clear filter"]);
+        narrow.assert_contains(&["Filter: ", "Clear filter"]);
     }
 }
 
@@ -390,8 +396,12 @@ async fn drafts_sort_and_filter_like_reviews() {
     let fake = Fake::new(|_| {});
     let page =
         get(&fake, "/reviews?state=drafts&text=web&sort=title&columns=change&columns=by").await;
-    page.says(&["href=\"/proposals/19\"", "data-label=\"By\"", "name=\"state\" value=\"drafts\""]);
-    page.says_not(&["data-label=\"Approvals\""]);
+    page.assert_contains(&[
+        "href=\"/proposals/19\"",
+        "data-label=\"By\"",
+        "name=\"state\" value=\"drafts\"",
+    ]);
+    page.assert_lacks(&["data-label=\"Approvals\""]);
     let told = fake.0.lock().expect("no test died here").told.clone();
     let asked =
         told.iter().find(|said| said.starts_with("proposals ")).expect("proposals were asked for");
@@ -406,8 +416,8 @@ async fn deployments_return_to_tree_order() {
     let fake = Fake::new(|_| {});
     get(&fake, "/deployments?sort=name&filter=w")
         .await
-        .says(&["href=\"/deployments?filter=w\"", "Show as a tree"]);
-    get(&fake, "/deployments").await.says_not(&["Show as a tree"]);
+        .assert_contains(&["href=\"/deployments?filter=w\"", "Show as a tree"]);
+    get(&fake, "/deployments").await.assert_lacks(&["Show as a tree"]);
 }
 
 #[tokio::test]
@@ -415,9 +425,9 @@ async fn deployment_pages_are_sections_of_the_tree() {
     let fake = Fake::new(|world| world.long = true);
     get(&fake, "/deployments?state=idle")
         .await
-        .says(&["href=\"/deployments?state=idle&amp;after=system%20web\""]);
+        .assert_contains(&["href=\"/deployments?state=idle&amp;after=system%20web\""]);
     let rest = get(&fake, "/deployments?after=system%20web").await;
-    rest.says(&["data-depth=\"1\"", "href=\"/deployments\""]);
+    rest.assert_contains(&["data-depth=\"1\"", "href=\"/deployments\""]);
     let told = fake.0.lock().expect("no test died here").told.clone();
     assert!(
         told.iter()
@@ -426,7 +436,7 @@ async fn deployment_pages_are_sections_of_the_tree() {
         "{told:?}"
     );
     let graphs = get(&fake, "/graphs").await;
-    graphs.says(&["href=\"/graphs?after=system%20web\""]);
+    graphs.assert_contains(&["href=\"/graphs?after=system%20web\""]);
 }
 
 #[tokio::test]
@@ -434,18 +444,18 @@ async fn target_history_rejects_invalid_order_and_cursor() {
     let fake =
         Fake::new(|world| world.targets.next = Some(api::listing::Cursor::from("2".to_owned())));
     let newest = get(&fake, "/blueprints?deployment=web&from=1").await;
-    newest.says(&[
+    newest.assert_contains(&[
         "newest first",
         "Older",
         "href=\"/blueprints?deployment=web&amp;from=1&amp;before=2\"",
     ]);
-    newest.says(&[
+    newest.assert_contains(&[
         "name=\"deployment\" list=\"blueprints-deployment-offered\"",
         "name=\"sort\"",
         "name=\"to\"",
     ]);
-    newest.says_not(&["type=\"hidden\" name=\"from\""]);
-    get(&fake, "/blueprints?sort=number").await.says(&[
+    newest.assert_lacks(&["type=\"hidden\" name=\"from\""]);
+    get(&fake, "/blueprints?sort=number").await.assert_contains(&[
         "oldest first",
         "Next",
         "/api/v1/blueprints?sort=number",
@@ -457,44 +467,50 @@ async fn target_history_rejects_invalid_order_and_cursor() {
     ] {
         let page = get(&fake, &format!("/blueprints?deployment=web&{odd}")).await;
         assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1), "{odd}");
-        page.says(&[said, "value=\"web\"", "href=\"/blueprints\" class=\"button\">Show all "]);
+        page.assert_contains(&[
+            said,
+            "value=\"web\"",
+            "href=\"/blueprints\" class=\"button\">Show all ",
+        ]);
     }
 }
 
 #[tokio::test]
 async fn worker_links_to_its_runs() {
     let fake = Fake::new(|_| {});
-    let name = fake.0.lock().expect("no test died here").overseen.workers[0].name.clone();
+    let name = fake.0.lock().expect("no test died here").monitoring.workers[0].name.clone();
     let link = format!("href=\"/runs?worker={}\"", name.replace(' ', "%20"));
-    get(&fake, "/workers").await.says(&[&link, "all runs"]);
-    get(&fake, "/runs?worker=w1").await.says(&["value=\"w1\"", "gantry run list --worker w1"]);
+    get(&fake, "/workers").await.assert_contains(&[&link, "all runs"]);
+    get(&fake, "/runs?worker=w1")
+        .await
+        .assert_contains(&["value=\"w1\"", "gantry run list --worker w1"]);
 }
 
 #[tokio::test]
 async fn headers_sort_and_keep_the_filter() {
     let fake = Fake::new(|world| world.long = true);
     let plain = get(&fake, "/nodes").await;
-    plain.says(&[
+    plain.assert_contains(&[
         "aria-sort=\"ascending\"",
         "href=\"/nodes?sort=-name\"",
         "href=\"/nodes?sort=state\"",
     ]);
-    plain.says_not(&["filter=&", "sort=name\"", "Clear"]);
+    plain.assert_lacks(&["filter=&", "sort=name\"", "Clear"]);
     let narrow = get(&fake, "/nodes?filter=web&sort=-name&state=&columns=name&columns=state").await;
-    narrow.says(&[
+    narrow.assert_contains(&[
         "aria-sort=\"descending\"",
         "value=\"web\"",
         "Clear",
         "href=\"/nodes?sort=-name&amp;columns=name%2Cstate\"",
     ]);
-    narrow.says(&[
+    narrow.assert_contains(&[
         "href=\"/nodes?filter=web&amp;columns=name%2Cstate\"",
         "name=\"columns\" value=\"name,state\"",
     ]);
-    narrow.says(&["data-label=\"State\""]);
-    narrow.says_not(&["data-label=\"Steps\"", "data-label=\"Connection\""]);
+    narrow.assert_contains(&["data-label=\"State\""]);
+    narrow.assert_lacks(&["data-label=\"Steps\"", "data-label=\"Connection\""]);
     let next = "href=\"/nodes?filter=web&amp;sort=-name&amp;columns=name%2Cstate&amp;after=";
-    narrow.says(&[next]);
+    narrow.assert_contains(&[next]);
 }
 
 #[tokio::test]
@@ -523,7 +539,7 @@ async fn unknown_value_is_reported_and_filter_stays() {
         assert_eq!(page.status, 400, "{path}");
         let body = page.body.replace("&quot;", "\"");
         assert!(body.contains(&said.replace("&quot;", "\"")), "{path}: {body}");
-        page.says(&["value=\"n1\"", "Clear filter"]);
+        page.assert_contains(&["value=\"n1\"", "Clear filter"]);
     }
 }
 
@@ -537,33 +553,33 @@ async fn empty_list_names_filter_or_first_action() {
     });
     get(&fake, "/nodes?filter=db&state=dead")
         .await
-        .says(&["name contains “db”, state is “dead”", "Show all "]);
-    get(&fake, "/runs?node=n1").await.says(&["No run matches", "node is “n1”"]);
-    get(&fake, "/runs?before=7").await.says(&["No more runs", "Open the first page"]);
-    get(&fake, "/catalog/roles").await.says(&["No roles yet"]);
-    get(&fake, "/catalog/roles?filter=x").await.says(&["No role matches"]);
-    get(&fake, "/catalog/graph").await.says(&["No roles yet"]);
-    get(&fake, "/catalog/imports").await.says(&["No imports yet"]);
+        .assert_contains(&["name contains “db”, state is “dead”", "Show all "]);
+    get(&fake, "/runs?node=n1").await.assert_contains(&["No run matches", "node is “n1”"]);
+    get(&fake, "/runs?before=7").await.assert_contains(&["No more runs", "Open the first page"]);
+    get(&fake, "/catalog/roles").await.assert_contains(&["No roles yet"]);
+    get(&fake, "/catalog/roles?filter=x").await.assert_contains(&["No role matches"]);
+    get(&fake, "/catalog/graph").await.assert_contains(&["No roles yet"]);
+    get(&fake, "/catalog/imports").await.assert_contains(&["No imports yet"]);
 }
 
 #[tokio::test]
 async fn catalog_has_roles_graph_and_imports() {
     let fake = Fake::new(|_| {});
     let roles = get(&fake, "/catalog/roles").await;
-    roles.says(&[
+    roles.assert_contains(&[
         "href=\"/catalog/roles/app?barclamp=demo\"",
         "The base of the demo",
         "implicit",
         "aria-current=\"page\"",
     ]);
     let role = get(&fake, "/catalog/roles/app").await;
-    role.says(&[
+    role.assert_contains(&[
         "aria-label=\"Sections of the catalog\"",
         ">Dependencies<",
         "gantry role show app",
     ]);
-    role.says(&["10-start", &format!("gantry role script --hash {}", "5f".repeat(32))]);
-    role.says(&[
+    role.assert_contains(&["10-start", &format!("gantry role script --hash {}", "5f".repeat(32))]);
+    role.assert_contains(&[
         "href=\"/catalog/roles/base\"",
         "Conflicts with",
         "cluster",
@@ -573,10 +589,20 @@ async fn catalog_has_roles_graph_and_imports() {
     ]);
     assert_eq!(get(&fake, "/catalog/roles/nothing").await.status, 404);
     let graph = get(&fake, "/catalog/graph").await;
-    graph.says(&["<svg", "class=\"tie requires\"", "id=\"ties\"", "href=\"/catalog/graph#ties\""]);
-    graph.says_not(&["style=", "preceeded"]);
+    graph.assert_contains(&[
+        "<svg",
+        "class=\"tie requires\"",
+        "id=\"ties\"",
+        "href=\"/catalog/graph#ties\"",
+    ]);
+    graph.assert_lacks(&["style=", "preceeded"]);
     let imports = get(&fake, "/catalog/imports").await;
-    imports.says(&["role still", "demo.yml:1:1: note: odd", "2 more", "3 lines were not stored."]);
+    imports.assert_contains(&[
+        "role still",
+        "demo.yml:1:1: note: odd",
+        "2 more",
+        "3 lines were not stored.",
+    ]);
     let many = Fake::new(|world| world.long = true);
-    get(&many, "/catalog/graph").await.says(&["301 roles are too many for one graph"]);
+    get(&many, "/catalog/graph").await.assert_contains(&["301 roles are too many for one graph"]);
 }

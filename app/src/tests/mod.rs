@@ -7,7 +7,7 @@ mod equivalent_commands;
 pub(crate) mod fake;
 mod lists;
 mod nodes;
-mod oversight;
+mod overview;
 mod pending;
 mod policy;
 mod review_changes;
@@ -39,27 +39,27 @@ async fn signed_out_reader_is_redirected_to_sign_in() {
 
     let sign_in = get(&fake, "/sign-in?next=%2Fruns%3Fstate%3Dfailed").await;
     assert_eq!(sign_in.status, 200);
-    sign_in.says(&[
+    sign_in.assert_contains(&[
         "gantry up",
         "method=\"post\"",
         "action=\"/sign-in\"",
         "name=\"token\"",
         "value=\"/runs?state=failed\"",
     ]);
-    sign_in.says(&["id=\"by-password\"", "#token="]);
+    sign_in.assert_contains(&["id=\"by-password\"", "#token="]);
     let in_query = get(&fake, "/sign-in?token=abcdef").await;
-    in_query.says(&["Links of this form are not accepted"]);
-    in_query.says_not(&["abcdef"]);
-    get(&fake, "/sign-in?next=https://example.com").await.says_not(&["example.com"]);
+    in_query.assert_contains(&["Links of this form are not accepted"]);
+    in_query.assert_lacks(&["abcdef"]);
+    get(&fake, "/sign-in?next=https://example.com").await.assert_lacks(&["example.com"]);
 
     let cookie = [("cookie", "gantry_name=ada")];
     let again = get_with(&fake, "/sign-in?problem=wrong", &cookie).await;
-    again.says(&["value=\"ada\"", "Wrong name or password"]);
-    get_with(&fake, "/sign-in", &cookie).await.says_not(&["value=\"ada\""]);
+    again.assert_contains(&["value=\"ada\"", "Wrong name or password"]);
+    get_with(&fake, "/sign-in", &cookie).await.assert_lacks(&["value=\"ada\""]);
 
     let refused = get(&fake, "/sign-in?problem=used").await;
     assert_eq!(refused.status, 403);
-    refused.says(&["This link was already used"]);
+    refused.assert_contains(&["This link was already used"]);
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn deployment_list_shows_states() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/deployments").await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "<title>Deployments · Gantry</title>",
         "href=\"/deployments/web\"",
         "PROPOSED",
@@ -83,7 +83,7 @@ async fn deployment_list_shows_states() {
 #[tokio::test]
 async fn committed_board_is_read_only_with_propose_button() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
-    page.says(&[
+    page.assert_contains(&[
         "COMMITTED",
         "Propose changes",
         "web-4",
@@ -91,15 +91,15 @@ async fn committed_board_is_read_only_with_propose_button() {
         "milestone",
         "2 roles, in system",
     ]);
-    page.says(&[&more(41)]);
-    page.says_not(&["draggable", "Add role</button>", "Review changes", "Open proposal"]);
+    page.assert_contains(&[&more(41)]);
+    page.assert_lacks(&["draggable", "Add role</button>", "Review changes", "Open proposal"]);
 }
 
 #[tokio::test]
 async fn board_shows_step_states_next_to_badge() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
     // Roles of ancestors are not counted.
-    page.says(&[
+    page.assert_contains(&[
         "COMMITTED",
         ">1 error<",
         ">1 transition<",
@@ -107,12 +107,12 @@ async fn board_shows_step_states_next_to_badge() {
         ">1 blocked<",
         ">7 active<",
     ]);
-    page.says(&[
+    page.assert_contains(&[
         "<a href=\"/pending?deployment=web&amp;reason=failed\"",
         "<a href=\"/pending?deployment=web\"",
         "<a href=\"/runs?state=running&amp;deployment=web\"",
     ]);
-    page.says_not(&["No noderoles"]);
+    page.assert_lacks(&["No noderoles"]);
     let title = page
         .body
         .split("</h1>")
@@ -126,14 +126,22 @@ async fn board_shows_step_states_next_to_badge() {
     let full = Fake::new(|world| {
         world.board.omitted = StateCounts { error: 2, active: 40, ..StateCounts::default() }
     });
-    get(&full, "/deployments/web").await.says(&[">3 error<", ">47 active<", ">1 blocked<"]);
+    get(&full, "/deployments/web").await.assert_contains(&[
+        ">3 error<",
+        ">47 active<",
+        ">1 blocked<",
+    ]);
     // Proposed noderoles are not steps yet.
     let proposed = Fake::new(|world| world.board = fake::proposed_board());
-    get(&proposed, "/deployments/web").await.says(&["PROPOSED", ">1 error<", ">7 active<"]);
+    get(&proposed, "/deployments/web").await.assert_contains(&[
+        "PROPOSED",
+        ">1 error<",
+        ">7 active<",
+    ]);
     let empty = Fake::new(|world| world.board.groups.clear());
     let page = get(&empty, "/deployments/web").await;
-    page.says(&["No noderoles"]);
-    page.says_not(&[">1 error<"]);
+    page.assert_contains(&["No noderoles"]);
+    page.assert_lacks(&[">1 error<"]);
 }
 
 /// The markup of a count in a cell.
@@ -147,7 +155,7 @@ async fn board_explains_missing_propose_permission() {
         world.board.may_propose = Err("Nobody proposes changes on system by hand.".into())
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["Nobody proposes changes on system by hand.", "disabled"]);
+    page.assert_contains(&["Nobody proposes changes on system by hand.", "disabled"]);
 }
 
 #[tokio::test]
@@ -160,7 +168,7 @@ async fn proposed_board_summarizes_the_proposal() {
         proposal.review = Some(ReviewId(128));
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&[
+    page.assert_contains(&[
         "draggable=\"true\"",
         "Undo “bind web-6 to app”",
         "Redo “bind web-9 to store”",
@@ -174,7 +182,7 @@ async fn proposed_board_summarizes_the_proposal() {
         "Other edits need JavaScript or the API",
         "/api/v1/proposals/",
     ]);
-    page.says_not(&["Bind nodes to dns-client", "COMMITTED"]);
+    page.assert_lacks(&["Bind nodes to dns-client", "COMMITTED"]);
 }
 
 #[tokio::test]
@@ -199,26 +207,26 @@ async fn reader_is_warned_before_becoming_author() {
         &format!("/noderoles/{}", fake::noderole(4, "gateway")),
     ];
     for path in pages {
-        get(&fake(true), path).await.says(&["You are not an author of this proposal"]);
-        get(&fake(false), path).await.says_not(&["You are not an author of this proposal"]);
+        get(&fake(true), path).await.assert_contains(&["You are not an author of this proposal"]);
+        get(&fake(false), path).await.assert_lacks(&["You are not an author of this proposal"]);
     }
     for path in &pages[..2] {
-        get(&fake(false), path).await.says(&["ada; undone by bo"]);
+        get(&fake(false), path).await.assert_contains(&["ada; undone by bo"]);
     }
     get(&fake(true), "/deployments/web")
         .await
-        .says(&["you become an author and cannot approve this review"]);
+        .assert_contains(&["you become an author and cannot approve this review"]);
 }
 
 #[tokio::test]
 async fn node_page_explains_missing_propose_permission() {
     let path = format!("/noderoles/{}", fake::noderole(4, "gateway"));
-    get(&Fake::new(|_| {}), &path).await.says_not(&["That takes the operator permission."]);
+    get(&Fake::new(|_| {}), &path).await.assert_lacks(&["That takes the operator permission."]);
     let fake = Fake::new(|world| {
         world.noderole.may_propose = Err("That takes the operator permission.".into())
     });
     let page = get(&fake, &path).await;
-    page.says(&["That takes the operator permission."]);
+    page.assert_contains(&["That takes the operator permission."]);
     let button = page
         .body
         .split("<button")
@@ -235,12 +243,12 @@ async fn policy_change_is_a_card() {
         world.review.difference.policy = Some(sides);
     });
     let page = get(&fake, "/reviews/128").await;
-    page.says(&[
+    page.assert_contains(&[
         "of <b class=\"num\">4",
         "name=\"anchors\" value=\"policy\"",
         "Comment on the policy, approvals for every change",
     ]);
-    page.says(&["tab=discussion&amp;about=policy%23%2Fapprovals"]);
+    page.assert_contains(&["tab=discussion&amp;about=policy%23%2Fapprovals"]);
 }
 
 #[tokio::test]
@@ -251,7 +259,11 @@ async fn empty_board_shows_first_action() {
         world.board.tray_more = 0;
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["No roles yet", "Propose changes, add roles", "No nodes yet. Add a node"]);
+    page.assert_contains(&[
+        "No roles yet",
+        "Propose changes, add roles",
+        "No nodes yet. Add a node",
+    ]);
 }
 
 #[tokio::test]
@@ -269,7 +281,7 @@ async fn missing_object_returns_404_with_link() {
     ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 404, "{path}");
-        page.says(&["Not found", &format!("href=\"{all}\" class=\"button\">{word}")]);
+        page.assert_contains(&["Not found", &format!("href=\"{all}\" class=\"button\">{word}")]);
     }
 }
 
@@ -298,7 +310,7 @@ async fn server_error_is_shown_on_every_page() {
     ] {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 503, "{path}");
-        page.says(&["Temporarily unavailable", "Work goes on by itself", "Try again"]);
+        page.assert_contains(&["Temporarily unavailable", "Work goes on by itself", "Try again"]);
     }
 }
 
@@ -306,7 +318,7 @@ async fn server_error_is_shown_on_every_page() {
 async fn target_history_shows_authors_and_compares_targets() {
     let page = get(&Fake::new(|_| {}), "/blueprints?deployment=web&from=1&to=2").await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "<title>Blueprints · Gantry</title>",
         "Blueprints that changed web",
         "Three more application nodes",
@@ -323,12 +335,12 @@ async fn target_history_shows_authors_and_compares_targets() {
         "other documents are unchanged",
         "data-side=\"from\"",
     ]);
-    page.says_not(&["Comment on"]);
+    page.assert_lacks(&["Comment on"]);
 }
 
 #[tokio::test]
 async fn checks_show_planner_report() {
-    get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await.says(&[
+    get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await.assert_contains(&[
         "Plan report",
         "waiting on",
         "0 of 0 edits take effect",
@@ -336,14 +348,14 @@ async fn checks_show_planner_report() {
     ]);
     let page = get(&Fake::new(|world| world.report = None), "/reviews/128?tab=checks").await;
     assert_eq!(page.status, 200);
-    page.says(&["newest version of an open proposal"]);
-    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["Plan report"]);
+    page.assert_contains(&["newest version of an open proposal"]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.assert_lacks(&["Plan report"]);
 }
 
 #[tokio::test]
 async fn catalog_shows_dropped_parts_of_versions() {
     let fake = Fake::new(|_| {});
-    get(&fake, "/catalog").await.says(&[
+    get(&fake, "/catalog").await.assert_contains(&[
         "<title>Catalog · Gantry</title>",
         "role cache",
         "nothing since ",
@@ -355,7 +367,9 @@ async fn catalog_shows_dropped_parts_of_versions() {
     let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
     assert_eq!(posted.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, ["import demo.yml"]);
-    get(&Fake::new(|world| world.catalog.clear()), "/catalog").await.says(&["No barclamps yet"]);
+    get(&Fake::new(|world| world.catalog.clear()), "/catalog")
+        .await
+        .assert_contains(&["No barclamps yet"]);
 }
 
 #[tokio::test]
@@ -367,18 +381,18 @@ async fn catalog_is_paginated() {
     let link = |path: &str| format!("href=\"{path}\"");
     let title = |hash: &str| format!("<code title=\"{hash}\"");
     let first = get(&fake, "/catalog").await;
-    first.says(&[&title(&hashes[0]), &link(&after(&hashes[0]))]);
-    first.says_not(&[&title(&hashes[1]), ">First<"]);
+    first.assert_contains(&[&title(&hashes[0]), &link(&after(&hashes[0]))]);
+    first.assert_lacks(&[&title(&hashes[1]), ">First<"]);
     let second = get(&fake, &after(&hashes[0])).await;
-    second.says(&[&title(&hashes[1]), &link(&after(&hashes[1])), ">First<"]);
-    second.says_not(&[&title(&hashes[0]), &title(&hashes[2])]);
+    second.assert_contains(&[&title(&hashes[1]), &link(&after(&hashes[1])), ">First<"]);
+    second.assert_lacks(&[&title(&hashes[0]), &title(&hashes[2])]);
     let last = get(&fake, &after(&hashes[1])).await;
-    last.says(&[&title(&hashes[2]), ">First<"]);
-    last.says_not(&[&link(&after(&hashes[2]))]);
+    last.assert_contains(&[&title(&hashes[2]), ">First<"]);
+    last.assert_lacks(&[&link(&after(&hashes[2]))]);
     let nowhere = get(&fake, "/catalog?after=x").await;
     assert_eq!(nowhere.status, 400);
-    nowhere.says(&["No version has that content."]);
-    get(&Fake::new(|_| {}), "/catalog").await.says_not(&["Pages of the list"]);
+    nowhere.assert_contains(&["No version has that content."]);
+    get(&Fake::new(|_| {}), "/catalog").await.assert_lacks(&["Pages of the list"]);
 }
 
 #[tokio::test]
@@ -388,7 +402,7 @@ async fn deployment_is_restored_without_javascript() {
         world.comparison.to.blueprint = Some(BlueprintNumber(1));
         world.comparison.deployment = Some(fake::deployment("web"));
     });
-    get(&fake, "/blueprints?deployment=web&from=3&to=1").await.says(&[
+    get(&fake, "/blueprints?deployment=web&from=3&to=1").await.assert_contains(&[
         "Restore web as of blueprint 1",
         "name=\"partial\"",
         "href=\"/blueprints?deployment=web&amp;from=3&amp;to=2\">Restore…",
@@ -401,7 +415,7 @@ async fn deployment_is_restored_without_javascript() {
     assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
     get(&Fake::new(|_| {}), "/blueprints?from=2&to=1")
         .await
-        .says_not(&["Restoring opens a proposal"]);
+        .assert_lacks(&["Restoring opens a proposal"]);
     let others = Fake::new(|world| {
         world.comparison.from.blueprint = Some(BlueprintNumber(3));
         world.comparison.to.blueprint = Some(BlueprintNumber(1));
@@ -413,8 +427,8 @@ async fn deployment_is_restored_without_javascript() {
         world.comparison.difference.deployments[0].name = fake::deployment("system");
     });
     let page = get(&others, "/blueprints?deployment=web&from=3&to=1").await;
-    page.says(&["From blueprint 3 to blueprint 1"]);
-    page.says_not(&["Restoring opens a proposal"]);
+    page.assert_contains(&["From blueprint 3 to blueprint 1"]);
+    page.assert_lacks(&["Restoring opens a proposal"]);
 }
 
 #[tokio::test]
@@ -423,37 +437,40 @@ async fn comparison_handles_equal_unknown_and_huge_blueprints() {
         world.comparison.to.root.clone_from(&world.comparison.from.root);
         world.comparison.difference = Default::default();
     });
-    get(&same, "/blueprints?from=1&to=2").await.says(&["Both are the same blueprint."]);
+    get(&same, "/blueprints?from=1&to=2").await.assert_contains(&["Both are the same blueprint."]);
     let unknown = get(&Fake::new(|_| {}), "/blueprints?from=1&to=9").await;
     assert_eq!(unknown.status, 404);
-    unknown.says(&["Blueprint 9 does not exist. Use a number from 1 to 3.", "Blueprint history"]);
+    unknown.assert_contains(&[
+        "Blueprint 9 does not exist. Use a number from 1 to 3.",
+        "Blueprint history",
+    ]);
     let huge = Fake::new(|world| world.comparison = world.comparison.clone().cut(2));
     get(&huge, "/blueprints?from=1&to=2")
         .await
-        .says(&["more documents differ, which is too many for one page"]);
+        .assert_contains(&["more documents differ, which is too many for one page"]);
     get(&Fake::new(|_| {}), "/blueprints?from=1")
         .await
-        .says(&["From 1: select the blueprint to compare it to."]);
+        .assert_contains(&["From 1: select the blueprint to compare it to."]);
     let empty = Fake::new(|world| world.targets.blueprints.clear());
     let behind = get(&empty, "/blueprints?deployment=web&before=1").await;
-    behind.says(&[
+    behind.assert_contains(&[
         "No more blueprints",
         "href=\"/blueprints?deployment=web\" class=\"button\">Open the first page",
     ]);
-    behind.says_not(&["Pages of the list"]);
+    behind.assert_lacks(&["Pages of the list"]);
     let untouched = get(&empty, "/blueprints?deployment=web").await;
-    untouched.says(&[
+    untouched.assert_contains(&[
         "No blueprint matches",
         "href=\"/blueprints\" class=\"button\">Show all <!>blueprints",
     ]);
-    untouched.says_not(&["Pages of the list"]);
+    untouched.assert_lacks(&["Pages of the list"]);
 }
 
 #[tokio::test]
 async fn panel_is_opened_by_address() {
     let id = fake::noderole(4, "gateway");
     let page = get(&Fake::new(|_| {}), &format!("/deployments/web?noderole={id}")).await;
-    page.says(&[
+    page.assert_contains(&[
         "panel-title",
         "exit 1 in 20-realm.sh",
         "deployment role",
@@ -462,7 +479,7 @@ async fn panel_is_opened_by_address() {
         "run 1004".split(' ').next().unwrap_or_default(),
     ]);
     let alone = get(&Fake::new(|_| {}), &format!("/noderoles/{id}")).await;
-    alone.says(&[
+    alone.assert_contains(&[
         "<title>gateway on web-4.rack1.example.com · Gantry</title>",
         "Edit in the proposal",
         "Dependents",
@@ -476,13 +493,13 @@ async fn unchangeable_noderole_shows_reason() {
         world.noderole.may_retry = Err("Your account may not retry.".into());
     });
     let page = get(&fake, &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
-    page.says(&["Propose changes on web first.", "Your account may not retry."]);
+    page.assert_contains(&["Propose changes on web first.", "Your account may not retry."]);
 }
 
 #[tokio::test]
 async fn author_sees_why_approval_is_disabled() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
-    page.says(&[
+    page.assert_contains(&[
         "Adds app on web-6, web-7 and web-8.",
         "You wrote part of this change, so another person must review it.",
         "1 of 2 approvals.",
@@ -499,13 +516,13 @@ async fn author_sees_why_approval_is_disabled() {
         "more with the same changes",
         "other documents are unchanged",
     ]);
-    page.says_not(&["app/key\",\"version"]);
+    page.assert_lacks(&["app/key\",\"version"]);
 }
 
 #[tokio::test]
 async fn impact_summary_links_to_complete_lists() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
-    page.says(&[
+    page.assert_contains(&[
         "Can’t be undone:",
         "store on web-1 loses data when it runs.",
         "Restarts 1 noderole that is active now:",
@@ -523,9 +540,9 @@ async fn impact_summary_links_to_complete_lists() {
     assert!(changed.contains("noderole"), "{changed}");
     let said = page.body.matches(&format!(">Changes {changed}<")).count();
     assert_eq!(said, 1, "said above the tabs, and not again: {changed}");
-    page.says(&[">Changes<"]);
+    page.assert_contains(&[">Changes<"]);
     let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
-    lists.says(&[
+    lists.assert_contains(&[
         "id=\"secrets\"",
         "<bdi>app/key<",
         "was version 4",
@@ -543,8 +560,8 @@ async fn impact_summary_links_to_complete_lists() {
         world.review.impact.restarts.first[0].in_use = None;
     });
     let page = get(&closed, "/reviews/128").await;
-    page.says(&["Runs 1 noderole again:", "This is the impact at submission"]);
-    page.says_not(&["that is active now"]);
+    page.assert_contains(&["Runs 1 noderole again:", "This is the impact at submission"]);
+    page.assert_lacks(&["that is active now"]);
 }
 
 #[tokio::test]
@@ -581,7 +598,7 @@ async fn severe_effects_are_never_collapsed() {
             rest.iter()
                 .all(|text| !in_sight.contains(&line(text)) && page.body.contains(&line(text)))
         );
-        page.says(&["Show all: <!>10<!> more"]);
+        page.assert_contains(&["Show all: <!>10<!> more"]);
     }
 }
 
@@ -601,7 +618,7 @@ fn without_folds(body: &str) -> String {
 #[tokio::test]
 async fn waves_show_their_dependencies() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=waves").await;
-    page.says(&[
+    page.assert_contains(&[
         "Waves 10",
         "Wave 3",
         "one at a time",
@@ -617,7 +634,7 @@ async fn viewed_changes_are_marked_without_javascript() {
     let marked = web.clone();
     let fake = Fake::new(move |world| world.opened.viewed = [marked].into());
     let page = get(&fake, "/reviews/128").await;
-    page.says(&[
+    page.assert_contains(&[
         "You have ",
         "viewed <b class=\"num\">1<!></b> of <b class=\"num\">3",
         "action=\"/call/mark_viewed\"",
@@ -636,15 +653,15 @@ async fn viewed_changes_are_marked_without_javascript() {
 #[tokio::test]
 async fn only_large_change_is_collapsed() {
     let small = get(&Fake::new(|_| {}), "/reviews/128").await;
-    small.says(&["<details open class=\"fold\""]);
+    small.assert_contains(&["<details open class=\"fold\""]);
     let large = Fake::new(|world| {
         let node = world.review.difference.nodes[0].clone();
         let noderole = node.noderoles[0].clone();
         world.review.difference.nodes[0].noderoles = vec![noderole; 20_000];
     });
     let page = get(&large, "/reviews/128").await;
-    page.says_not(&["<details open class=\"fold\""]);
-    page.says(&["19800"]);
+    page.assert_lacks(&["<details open class=\"fold\""]);
+    page.assert_contains(&["19800"]);
     assert!(page.body.matches("<tr").count() < 500);
 }
 
@@ -657,15 +674,15 @@ async fn destructive_commit_requires_typed_name() {
         world.review.state = ReviewState::Open;
     });
     let page = get(&fake, "/reviews/128").await;
-    page.says(&["pattern=\"web\"", "Type ", "ready to commit", "name=\"name\""]);
-    page.says_not(&["You wrote part"]);
+    page.assert_contains(&["pattern=\"web\"", "Type ", "ready to commit", "name=\"name\""]);
+    page.assert_lacks(&["You wrote part"]);
     let harmless = Fake::new(|world| {
         world.review.may_commit = Ok(());
         world.review.gate = fake::gate(2, 2);
         world.review.state = ReviewState::Open;
         world.review.type_to_commit = None;
     });
-    get(&harmless, "/reviews/128").await.says_not(&["pattern=\"web\"", "name=\"name\""]);
+    get(&harmless, "/reviews/128").await.assert_lacks(&["pattern=\"web\"", "name=\"name\""]);
 }
 
 #[tokio::test]
@@ -675,19 +692,19 @@ async fn committed_review_links_to_its_runs() {
         world.review.blueprint = Some(BlueprintNumber(128));
     });
     let page = get(&fake, "/reviews/128?tab=discussion").await;
-    page.says(&[
+    page.assert_contains(&[
         "Watch progress",
         "href=\"/blueprints/128\"",
         "Looked at the network with the site.",
         "does not count",
     ]);
-    page.says_not(&["name=\"kind\""]);
+    page.assert_lacks(&["name=\"kind\""]);
 }
 
 #[tokio::test]
 async fn thread_links_to_change_and_names_resolver() {
     let changes = get(&Fake::new(|_| {}), "/reviews/128").await;
-    changes.says(&[
+    changes.assert_contains(&[
         "Discussion 1 open",
         "Comment on app",
         "tab=discussion&amp;about=deployment%2F",
@@ -698,14 +715,14 @@ async fn thread_links_to_change_and_names_resolver() {
         crate::addresses::encoded(&anchor.to_string())
     );
     let talk = get(&Fake::new(|_| {}), &path).await;
-    talk.says(&[
+    talk.assert_contains(&[
         "Why this port?",
         "resolved",
         "whoever opened this thread resolves it",
         "Open a thread on ",
         "name=\"anchor\"",
     ]);
-    talk.says(&[&format!("value=\"{anchor}\"")]);
+    talk.assert_contains(&[&format!("value=\"{anchor}\"")]);
 }
 
 #[tokio::test]
@@ -726,13 +743,13 @@ async fn comments_work_without_javascript() {
 #[tokio::test]
 async fn checks_show_their_evidence() {
     let page = get(&Fake::new(|_| {}), "/reviews/128?tab=checks").await;
-    page.says(&["Approvals", "1 of 2 approvals. Can approve: ", "planned on blueprint"]);
+    page.assert_contains(&["Approvals", "1 of 2 approvals. Can approve: ", "planned on blueprint"]);
 }
 
 #[tokio::test]
 async fn graph_has_picture_table_and_links() {
     let page = get(&Fake::new(|_| {}), "/graph/web?roles=app&at=web%3Aruntime").await;
-    page.says(&[
+    page.assert_contains(&[
         "Graph of ",
         "aria-label=\"web-2 · app error, in web\"",
         "aria-label=\"runtime ×4 3 active, 1 blocked, in web\"",
@@ -742,16 +759,20 @@ async fn graph_has_picture_table_and_links() {
         "href=\"/graph/web?roles=app&amp;focus=web%3Aruntime&amp;at=web%3Aruntime\"",
     ]);
     let table = get(&Fake::new(|_| {}), "/graph/web?as=table").await;
-    table.says(&["<th scope=\"col\">Dependencies</th>", "<li>app on web-1", "<li>app on web-2"]);
+    table.assert_contains(&[
+        "<th scope=\"col\">Dependencies</th>",
+        "<li>app on web-1",
+        "<li>app on web-2",
+    ]);
     get(&Fake::new(|_| {}), "/reviews/128?tab=graph")
         .await
-        .says(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
+        .assert_contains(&["/reviews/128?tab=graph&amp;at=web%3Aruntime"]);
 }
 
 #[tokio::test]
 async fn cluster_graph_names_deployments() {
     let page = get(&Fake::new(|_| {}), "/graph").await;
-    page.says(&[
+    page.assert_contains(&[
         "Graph of the cluster",
         "aria-label=\"runtime · web ×4 3 active, 1 blocked, in web\"",
         "href=\"/graph?at=web%3Aruntime\"",
@@ -759,20 +780,20 @@ async fn cluster_graph_names_deployments() {
         "href=\"/graphs\"",
     ]);
     let cut = Fake::new(|world| world.graph.cut = Some("Not shown: edge, xen.".into()));
-    get(&cut, "/graph").await.says(&["Not shown: edge, xen."]);
+    get(&cut, "/graph").await.assert_contains(&["Not shown: edge, xen."]);
 }
 
 #[tokio::test]
 async fn replaced_run_links_to_the_newest() {
     let page = get(&Fake::new(|_| {}), "/runs/1006").await;
-    page.says_not(&["replaced this run"]);
+    page.assert_lacks(&["replaced this run"]);
     let replaced = Fake::new(|world| {
         let mut newer = world.run.run.clone();
         newer.id = RunId(2_001);
         world.run.attempts.insert(0, newer);
     });
     let page = get(&replaced, "/runs/1006").await;
-    page.says(&["href=\"/runs/2001\"", "class=\"to-newest\"", "replaced this run"]);
+    page.assert_contains(&["href=\"/runs/2001\"", "class=\"to-newest\"", "replaced this run"]);
 }
 
 #[tokio::test]
@@ -794,11 +815,15 @@ async fn only_temporary_problems_can_be_tried_again() {
 #[tokio::test]
 async fn board_reserves_the_space_of_the_proposal_bar() {
     let page = get(&Fake::new(|_| {}), "/deployments/web").await;
-    page.says(&["class=\"proposal none\"", "action=\"/call/propose\"", "role=\"progressbar\""]);
-    page.says_not(&["aria-label=\"Open proposal\""]);
+    page.assert_contains(&[
+        "class=\"proposal none\"",
+        "action=\"/call/propose\"",
+        "role=\"progressbar\"",
+    ]);
+    page.assert_lacks(&["aria-label=\"Open proposal\""]);
     let open = Fake::new(|world| world.board = fake::proposed_board());
     let open = get(&open, "/deployments/web").await;
-    open.says_not(&["class=\"proposal none\"", "action=\"/call/propose\""]);
+    open.assert_lacks(&["class=\"proposal none\"", "action=\"/call/propose\""]);
 }
 
 #[tokio::test]
@@ -815,7 +840,7 @@ async fn highlighted_path_is_shown_everywhere() {
     });
     let query = "from=web%3Aruntime&to=web%3Aapp";
     let page = get(&fake, &format!("/graph/web?{query}")).await;
-    page.says(&[
+    page.assert_contains(&[
         "app waits for runtime: 2 noderoles.",
         "class=\"wire trail\"",
         "class=\"box trail\"",
@@ -825,23 +850,23 @@ async fn highlighted_path_is_shown_everywhere() {
         ">Clear highlight<",
     ]);
     let table = get(&fake, &format!("/graph/web?{query}&as=table")).await;
-    table.says(&["<th scope=\"col\">On the path", "<b>runtime", "1 of 4 on the path"]);
+    table.assert_contains(&["<th scope=\"col\">On the path", "<b>runtime", "1 of 4 on the path"]);
     let begun = get(&Fake::new(|_| {}), "/graph/web?from=web%3Aruntime&at=web%3Aruntime").await;
-    begun.says(&["The path starts at runtime. Select the box where it ends"]);
+    begun.assert_contains(&["The path starts at runtime. Select the box where it ends"]);
     assert!(!begun.body.contains("wire trail"), "nothing is marked that nobody asked for");
 }
 
 #[tokio::test]
-async fn colors_are_named_in_words() {
+async fn colors_have_text_labels() {
     let page = get(&Fake::new(|_| {}), "/graph/web?color=wave").await;
-    page.says(&[
+    page.assert_contains(&[
         "aria-label=\"Legend\"",
         "waves 1–2 · ",
         "wave 3 · active",
         "data-state=\"tone-3\"",
     ]);
     let page = get(&Fake::new(|_| {}), "/graph/web?color=owner").await;
-    page.says(&["in web · active", "data-state=\"tone-1\""]);
+    page.assert_contains(&["in web · active", "data-state=\"tone-1\""]);
 }
 
 /// A resource that is created inside a pending `Suspense` is created again on each render. Then the
@@ -875,27 +900,36 @@ async fn every_page_creates_its_resources_once() {
 async fn review_list_matches_its_address() {
     let fake = Fake::new(|world| world.long = true);
     let open = get(&fake, "/reviews").await;
-    open.says(&[
+    open.assert_contains(&[
         "Three more application nodes",
         "waiting for review",
         "href=\"/reviews?before=128\"",
         "Older",
     ]);
-    open.says_not(&["Gateways", "Newest"]);
+    open.assert_lacks(&["Gateways", "Newest"]);
     let link = "href=\"/reviews?whose=for_me&amp;deployment=web&amp;text=Gate\"";
     let settled = get(&fake, "/reviews?state=committed&deployment=web&text=Gate&before=200").await;
-    settled.says(&["Gateways", "name=\"text\"", "value=\"Gate\"", "value=\"committed\"", link]);
-    settled.says(&["href=\"/reviews?state=committed&amp;deployment=web&amp;text=Gate\"", "Newest"]);
-    settled.says_not(&["Three more application nodes"]);
+    settled.assert_contains(&[
+        "Gateways",
+        "name=\"text\"",
+        "value=\"Gate\"",
+        "value=\"committed\"",
+        link,
+    ]);
+    settled.assert_contains(&[
+        "href=\"/reviews?state=committed&amp;deployment=web&amp;text=Gate\"",
+        "Newest",
+    ]);
+    settled.assert_lacks(&["Three more application nodes"]);
     let drafts = get(&fake, "/reviews?state=drafts").await;
-    drafts.says(&["href=\"/proposals/19\"", "href=\"/deployments/web\"", "ada, cy"]);
+    drafts.assert_contains(&["href=\"/proposals/19\"", "href=\"/deployments/web\"", "ada, cy"]);
     for (state, word) in
         [(ReviewState::Faulty, "has errors"), (ReviewState::Discussed, "has open threads")]
     {
         let fake = Fake::new(|world| world.reviews[0].state = state);
         let page = get(&fake, "/reviews").await;
-        page.says(&[word]);
-        page.says_not(&["waiting for review"]);
+        page.assert_contains(&[word]);
+        page.assert_lacks(&["waiting for review"]);
     }
 }
 
@@ -904,9 +938,9 @@ async fn badge_shows_incomplete_count() {
     let badge = async |count, more| {
         get(&Fake::new(|world| world.waiting = ReviewCount { count, more }), "/nodes").await
     };
-    badge(100, true).await.says(&["100+", "Reviews that need your action: 100 or more"]);
-    badge(0, true).await.says(&["Counting the reviews that need your action"]);
-    badge(0, false).await.says_not(&["need your action"]);
+    badge(100, true).await.assert_contains(&["100+", "Reviews that need your action: 100 or more"]);
+    badge(0, true).await.assert_contains(&["Counting the reviews that need your action"]);
+    badge(0, false).await.assert_lacks(&["need your action"]);
 }
 
 #[tokio::test]
@@ -917,23 +951,25 @@ async fn lists_have_empty_states() {
         world.runs.clear();
         world.nodes.clear();
     });
-    get(&fake, "/reviews").await.says(&["No open reviews"]);
-    get(&fake, "/reviews?state=any").await.says(&["No reviews yet"]);
-    get(&fake, "/reviews?whose=for_me").await.says(&["No reviews wait for you"]);
+    get(&fake, "/reviews").await.assert_contains(&["No open reviews"]);
+    get(&fake, "/reviews?state=any").await.assert_contains(&["No reviews yet"]);
+    get(&fake, "/reviews?whose=for_me").await.assert_contains(&["No reviews wait for you"]);
     get(&fake, "/reviews?whose=mine&text=x")
         .await
-        .says(&["No review matches", "href=\"/reviews?whose=mine\""]);
-    get(&fake, "/reviews?before=3").await.says(&["No more reviews", "href=\"/reviews\""]);
-    get(&fake, "/reviews?state=drafts").await.says(&["No proposals to submit"]);
-    get(&fake, "/runs").await.says(&["No runs"]);
-    get(&fake, "/nodes").await.says(&["No nodes yet", "Add node"]);
-    get(&fake, "/nodes?filter=x").await.says(&["No node matches", "name contains “x”"]);
+        .assert_contains(&["No review matches", "href=\"/reviews?whose=mine\""]);
+    get(&fake, "/reviews?before=3")
+        .await
+        .assert_contains(&["No more reviews", "href=\"/reviews\""]);
+    get(&fake, "/reviews?state=drafts").await.assert_contains(&["No proposals to submit"]);
+    get(&fake, "/runs").await.assert_contains(&["No runs"]);
+    get(&fake, "/nodes").await.assert_contains(&["No nodes yet", "Add node"]);
+    get(&fake, "/nodes?filter=x").await.assert_contains(&["No node matches", "name contains “x”"]);
 }
 
 #[tokio::test]
 async fn run_is_readable_without_javascript() {
     let page = get(&Fake::new(|_| {}), "/runs/1006").await;
-    page.says(&[
+    page.assert_contains(&[
         "step 59 of 60",
         "/runs/1006/log",
         "Cancel",
@@ -948,13 +984,13 @@ async fn run_is_readable_without_javascript() {
         world.run.run.ended = Some(fake::NOW);
         world.log = String::new();
     });
-    get(&failed, "/runs/1006").await.says(&[
+    get(&failed, "/runs/1006").await.assert_contains(&[
         "The run wrote no output.",
         "exit 1 in 20-realm.sh",
         "failed",
     ]);
     let removal = Fake::new(|world| world.run.run.action = ActionName::remove());
-    get(&removal, "/runs/1006").await.says(&["pill flat\">remove<"]);
+    get(&removal, "/runs/1006").await.assert_contains(&["pill flat\">remove<"]);
 }
 
 #[tokio::test]
@@ -977,7 +1013,7 @@ async fn forms_work_without_javascript() {
 
     let query = back.split_once('?').map(|(_, query)| query.to_owned()).expect("a query");
     let page = get(&fake, &format!("/reviews/128?{query}")).await;
-    page.says(&["Not allowed"]);
+    page.assert_contains(&["Not allowed"]);
 }
 
 #[tokio::test]
@@ -994,7 +1030,7 @@ async fn pages_comply_with_content_security_policy() {
         "/sign-in",
     ] {
         let page = get(&fake, path).await;
-        page.says_not(&[" style=", " onclick=", "javascript:"]);
+        page.assert_lacks(&[" style=", " onclick=", "javascript:"]);
         for script in page.body.split("<script").skip(1) {
             let tag = script.split('>').next().unwrap_or_default();
             assert!(tag.contains("nonce=") || tag.contains("src="), "{path}: <script{tag}>");
@@ -1007,10 +1043,10 @@ async fn theme_cookie_is_rendered_by_server() {
     let fake = Fake::new(|_| {});
     get_with(&fake, "/deployments", &[("cookie", "a=b; gantry_theme=dark")])
         .await
-        .says(&["<html lang=\"en\" data-theme=\"dark\">"]);
+        .assert_contains(&["<html lang=\"en\" data-theme=\"dark\">"]);
     get_with(&fake, "/deployments", &[("cookie", "gantry_theme=x")])
         .await
-        .says(&["<html lang=\"en\">"]);
+        .assert_contains(&["<html lang=\"en\">"]);
 }
 
 fn replanned(after: Option<i64>) -> Replanned {
@@ -1031,13 +1067,13 @@ fn replanned(after: Option<i64>) -> Replanned {
 async fn review_shows_effect_of_changed_base() {
     let reset_on_success = Fake::new(|world| world.review.replaces = Some(replanned(Some(128))));
     let page = get(&reset_on_success, "/reviews/128").await;
-    page.says(&[
+    page.assert_contains(&[
         "The base changed: <!>the effect is the same",
         "/reviews/127",
         "web (blueprint 131)",
         "bo (approved)",
     ]);
-    page.says_not(&["Differences from", "on blueprint <!>131"]);
+    page.assert_lacks(&["Differences from", "on blueprint <!>131"]);
 
     let other = Fake::new(|world| {
         let shift = engine::blueprint::EffectDifference {
@@ -1047,7 +1083,7 @@ async fn review_shows_effect_of_changed_base() {
         world.review.replaces =
             Some(Replanned { same_effect: false, shift, ..replanned(Some(128)) });
     });
-    get(&other, "/reviews/128").await.says(&[
+    get(&other, "/reviews/128").await.assert_contains(&[
         "the effect is different",
         "Differences from",
         "Current change",
@@ -1058,7 +1094,7 @@ async fn review_shows_effect_of_changed_base() {
         world.review.state = ReviewState::Replaced;
         world.review.replaced_by = Some(replanned(Some(129)));
     });
-    get(&old, "/reviews/128").await.says(&[
+    get(&old, "/reviews/128").await.assert_contains(&[
         "planned again as",
         "/reviews/129",
         "with the same effect",
@@ -1072,7 +1108,7 @@ async fn review_shows_effect_of_changed_base() {
         world.review.state = ReviewState::SentBack;
         world.review.replaced_by = Some(Replanned { refused, ..replanned(None) });
     });
-    get(&back, "/reviews/128").await.says(&[
+    get(&back, "/reviews/128").await.assert_contains(&[
         "went back to its authors",
         "edit 1, by ada",
         "n1 belongs to web",
@@ -1103,17 +1139,17 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
         proposal.sent_back = Some(Replanned { refused, ..replanned(None) });
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&[
+    page.assert_contains(&[
         "Edits of two authors clash",
         "Overridden by edit 2 of bo: the policy",
         "The later edit applies.",
     ]);
-    get(&fake, "/reviews/128").await.says(&[
+    get(&fake, "/reviews/128").await.assert_contains(&[
         "Edits of two authors clash",
         "the policy",
         "The later edit applies.",
     ]);
-    page.says(&[
+    page.assert_contains(&[
         "was closed because its base changed",
         "n1 belongs to web",
         "An author checks the change",
@@ -1133,7 +1169,7 @@ async fn deployment_proposal_redirects_to_board() {
     });
     let page = get(&fake, "/proposals/9").await;
     assert_eq!(page.status, 409);
-    page.says(&[
+    page.assert_contains(&[
         "Proposal 9 belongs to deployment web.",
         "href=\"/deployments/web\"",
         "Open the board",
@@ -1145,10 +1181,10 @@ async fn node_proposal_has_its_own_page() {
     let fake = Fake::new(|_| {});
     get(&fake, "/nodes")
         .await
-        .says(&["action=\"/call/propose_on_node\"", "Propose changes on web-1"]);
+        .assert_contains(&["action=\"/call/propose_on_node\"", "Propose changes on web-1"]);
     let page = get(&fake, "/proposals/9").await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "Proposal on web-6",
         "Unbind discovery",
         "bootstrap<!> (<!>system",
@@ -1173,29 +1209,29 @@ async fn approval_is_signed_if_policy_requires_it() {
         get(&fake, "/reviews/128").await
     };
     let unsigned = page(false, false).await;
-    unsigned.says(&["value=\"approve\""]);
-    unsigned.says_not(&["Approve and sign", "must be signed"]);
-    page(false, true).await.says(&["value=\"approve\"", "Approve and sign"]);
+    unsigned.assert_contains(&["value=\"approve\""]);
+    unsigned.assert_lacks(&["Approve and sign", "must be signed"]);
+    page(false, true).await.assert_contains(&["value=\"approve\"", "Approve and sign"]);
     let signed = page(true, true).await;
-    signed.says(&[
+    signed.assert_contains(&[
         "Approve and sign",
         "value=\"reject\"",
         "must be signed with a passkey, which requires JavaScript",
     ]);
-    signed.says_not(&["value=\"approve\""]);
+    signed.assert_lacks(&["value=\"approve\""]);
     let unable = page(true, false).await;
-    unable.says(&[
+    unable.assert_contains(&[
         "you have no confirmed passkey",
         "href=\"/settings/account#passkeys\"",
         "value=\"reject\"",
     ]);
-    unable.says_not(&["Approve and sign"]);
+    unable.assert_lacks(&["Approve and sign"]);
 }
 
 #[tokio::test]
 async fn signed_verdict_names_its_passkey() {
     let fake = Fake::new(|world| world.review.verdicts[0].signed = Some("Laptop".into()));
     let page = get(&fake, "/reviews/128?tab=discussion").await;
-    page.says(&["signed with ", "Laptop"]);
+    page.assert_contains(&["signed with ", "Laptop"]);
     assert_eq!(page.body.matches("signed with ").count(), 1);
 }

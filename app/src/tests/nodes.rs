@@ -30,20 +30,25 @@ async fn noderole_page_shows_result_of_its_check() {
         get(&fake, &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await
     };
     let failing = page(Some(check(CheckState::Failing, false, 1))).await;
-    failing.says(&["aria-label=\"Check\"", "fails", "the service is down", "check/alive"]);
-    failing.says(&["2 failures", "the step runs again, once", "12 ms"]);
-    page(Some(check(CheckState::Passing, true, 0))).await.says(&["passes"]);
-    page(Some(check(CheckState::Passing, false, 0))).await.says(&["overdue"]);
-    page(None).await.says_not(&["aria-label=\"Check\""]);
+    failing.assert_contains(&[
+        "aria-label=\"Check\"",
+        "fails",
+        "the service is down",
+        "check/alive",
+    ]);
+    failing.assert_contains(&["2 failures", "the step runs again, once", "12 ms"]);
+    page(Some(check(CheckState::Passing, true, 0))).await.assert_contains(&["passes"]);
+    page(Some(check(CheckState::Passing, false, 0))).await.assert_contains(&["overdue"]);
+    page(None).await.assert_lacks(&["aria-label=\"Check\""]);
 }
 
 #[tokio::test]
 async fn node_page_shows_all_data() {
     let list = get(&Fake::new(|_| {}), "/nodes").await;
-    list.says(&["href=\"/nodes/web-1.rack1.example.com\""]);
+    list.assert_contains(&["href=\"/nodes/web-1.rack1.example.com\""]);
     let page = get(&Fake::new(|_| {}), PAGE).await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "<title>web-1.rack1.example.com · Gantry</title>",
         "By the door",
         "href=\"/deployments/web\"",
@@ -51,32 +56,32 @@ async fn node_page_shows_all_data() {
     let main = page.body.split_once("<main").expect("the page itself").1;
     let head = main.split_once("<div class=\"columns\">").expect("what stands below the head").0;
     assert_eq!(head.matches("CLI and API").count(), 1, "{head}");
-    page.says(&[
+    page.assert_contains(&[
         "alive",
         "8f14e45f",
         "yes: a worker has checked for running processes",
         "reported by the node",
     ]);
-    page.says(&[
+    page.assert_contains(&[
         "web-1.mgmt.example.com",
         "deploy/ssh",
         "SHA256:+DiY3wvvV6TuJJhbpZisF",
         "00:25:90:aa:00:01",
         "CN-1",
     ]);
-    page.says(&[
+    page.assert_contains(&[
         ">reached<",
         "not reached",
         "connection refused",
         "no answer within 5 seconds",
         "worker@here",
     ]);
-    page.says(&[
+    page.assert_contains(&[
         &format!("href=\"/noderoles/{}\"", fake::noderole(1, "app")),
         "href=\"/runs/41\"",
         "TRANSITION",
     ]);
-    page.says(&[
+    page.assert_contains(&[
         "reported by role",
         "facts",
         "\"cores\": 4",
@@ -85,80 +90,85 @@ async fn node_page_shows_all_data() {
         "its unit",
     ]);
     let removal = Fake::new(|world| world.machine.runs[0].action = ActionName::remove());
-    get(&removal, PAGE).await.says(&["pill flat\">remove<"]);
+    get(&removal, PAGE).await.assert_contains(&["pill flat\">remove<"]);
     let by_id = get(&Fake::new(|_| {}), &format!("/nodes/{}", fake::node(1))).await;
     assert_eq!(by_id.status, 200);
     let missing = get(&Fake::new(|_| {}), "/nodes/nobody.rack1.example.com").await;
     assert_eq!(missing.status, 404);
-    missing.says(&["Node nobody.rack1.example.com does not exist."]);
+    missing.assert_contains(&["Node nobody.rack1.example.com does not exist."]);
 }
 
 #[tokio::test]
 async fn health_checks_and_results_are_paginated_without_javascript() {
     let fake = Fake::new(|_| {});
     let node = get(&fake, PAGE).await;
-    node.says(&[&format!("href=\"{PAGE}/health-checks\""), &format!("href=\"{PAGE}/results\"")]);
-    node.says(&[
+    node.assert_contains(&[
+        &format!("href=\"{PAGE}/health-checks\""),
+        &format!("href=\"{PAGE}/results\""),
+    ]);
+    node.assert_contains(&[
         "href=\"/runs?node=web-1.rack1.example.com\"",
         "gantry node show web-1.rack1.example.com",
     ]);
-    node.says_not(&["The node has more noderoles"]);
+    node.assert_lacks(&["The node has more noderoles"]);
 
-    node.says(&[&format!("href=\"{PAGE}/noderoles\"")]);
+    node.assert_contains(&[&format!("href=\"{PAGE}/noderoles\"")]);
     let carried = get(&fake, &format!("{PAGE}/noderoles")).await;
     assert_eq!(carried.status, 200);
-    carried.says(&[
+    carried.assert_contains(&[
         "<title>Noderoles of web-1.rack1.example.com · Gantry</title>",
         "gantry node noderoles",
         "TRANSITION",
     ]);
-    carried.says(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app"))]);
+    carried.assert_contains(&[&format!("href=\"/noderoles/{}\"", fake::noderole(1, "app"))]);
 
     let looks = get(&fake, &format!("{PAGE}/health-checks")).await;
     assert_eq!(looks.status, 200);
-    looks.says(&[
+    looks.assert_contains(&[
         "<title>Health checks of web-1.rack1.example.com · Gantry</title>",
         ">reached<",
         "gantry node health-checks",
     ]);
-    looks.says_not(&["connection refused", ">Newest<"]);
+    looks.assert_lacks(&["connection refused", ">Newest<"]);
     let older = linked(&looks.body, &format!("{PAGE}/health-checks?before="));
     let older = get(&fake, &older).await;
-    older.says(&["connection refused", &format!("href=\"{PAGE}/health-checks\"")]);
-    older.says_not(&["health-checks?before="]);
+    older.assert_contains(&["connection refused", &format!("href=\"{PAGE}/health-checks\"")]);
+    older.assert_lacks(&["health-checks?before="]);
     let end = get(&fake, &format!("{PAGE}/health-checks?before=0")).await;
-    end.says(&["No more health checks", &format!("href=\"{PAGE}/health-checks\"")]);
+    end.assert_contains(&["No more health checks", &format!("href=\"{PAGE}/health-checks\"")]);
     let failed = get(&fake, &format!("{PAGE}/health-checks?reached=false&text=refused")).await;
-    failed.says(&[
+    failed.assert_contains(&[
         "connection refused",
         "gantry node health-checks web-1.rack1.example.com --reached false --text refused",
     ]);
-    failed.says_not(&["health-checks?before="]);
+    failed.assert_lacks(&["health-checks?before="]);
 
     let results = get(&fake, &format!("{PAGE}/results")).await;
     assert_eq!(results.status, 200);
-    results.says(&[
+    results.assert_contains(&[
         "href=\"/runs/42\"",
         "v-42",
         "<title>Results on web-1.rack1.example.com · Gantry</title>",
     ]);
-    results.says(&["2 stored in total"]);
-    results.says_not(&["v-41"]);
+    results.assert_contains(&["2 stored in total"]);
+    results.assert_lacks(&["v-41"]);
     let elsewhere = get(&fake, &format!("{PAGE}/results?role=nothing")).await;
-    elsewhere.says(&["No result matches", "role is “nothing”"]);
+    elsewhere.assert_contains(&["No result matches", "role is “nothing”"]);
     let older = linked(&results.body, &format!("{PAGE}/results?before="));
-    get(&fake, &older).await.says(&["href=\"/runs/41\"", "v-41"]);
+    get(&fake, &older).await.assert_contains(&["href=\"/runs/41\"", "v-41"]);
     let long = Fake::new(|world| {
         (world.results[0].result, world.results[0].bytes) = ("{\"log\": \"xx…".into(), 100_012)
     });
-    get(&long, &format!("{PAGE}/results")).await.says(&["100012 bytes in total"]);
+    get(&long, &format!("{PAGE}/results")).await.assert_contains(&["100012 bytes in total"]);
     let none = Fake::new(|world| world.results.clear());
-    get(&none, &format!("{PAGE}/results")).await.says(&["No results yet", "on this node return"]);
+    get(&none, &format!("{PAGE}/results"))
+        .await
+        .assert_contains(&["No results yet", "on this node return"]);
 
     for part in ["health-checks", "results"] {
         let odd = get(&fake, &format!("{PAGE}/{part}?before=soon")).await;
         assert_eq!(odd.status, 400, "{part}");
-        odd.says(&["Invalid cursor in before", "Open the first page"]);
+        odd.assert_contains(&["Invalid cursor in before", "Open the first page"]);
         assert_eq!(
             get(&fake, &format!("/nodes/nobody.rack1.example.com/{part}")).await.status,
             404,
@@ -177,7 +187,7 @@ fn linked(body: &str, begin: &str) -> String {
 async fn truncated_lists_link_to_complete_lists() {
     let fake = Fake::new(|world| world.machine.more_noderoles = true);
     let page = get(&fake, PAGE).await;
-    page.says(&[
+    page.assert_contains(&[
         "2 shown",
         "The node has more noderoles.",
         "href=\"/graph/web?nodes=web-1.rack1.example.com\"",
@@ -190,17 +200,21 @@ async fn truncated_lists_link_to_complete_lists() {
         world.noderole.children = vec![child; api::listing::PAGE_SIZE];
     });
     let run = get(&fake, "/runs/41").await;
-    run.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-", "gantry logs"]);
+    run.assert_contains(&[
+        "50 or more",
+        "href=\"/runs?deployment=web&amp;node=web-",
+        "gantry logs",
+    ]);
     let id = fake.read(|world| world.noderole.id).expect("signed in");
     let noderole = get(&fake, &format!("/noderoles/{id}")).await;
-    noderole.says(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-"]);
-    noderole.says(&[
+    noderole.assert_contains(&["50 or more", "href=\"/runs?deployment=web&amp;node=web-"]);
+    noderole.assert_contains(&[
         "Show all in the graph",
         &format!("href=\"/graph/web?focus={id}&amp;direction=down&amp;steps=1\""),
     ]);
     get(&Fake::new(|_| {}), &format!("/noderoles/{id}"))
         .await
-        .says_not(&["50 or more", "Show all in the graph"]);
+        .assert_lacks(&["50 or more", "Show all in the graph"]);
 }
 
 #[tokio::test]
@@ -210,7 +224,7 @@ async fn node_page_lists_pending_reasons() {
         world.machine.status.maintenance =
             Some(Maintenance { by, since: None, reason: "new disks".into() });
     });
-    get(&out, PAGE).await.says(&[
+    get(&out, PAGE).await.assert_contains(&[
         "in maintenance",
         "by ada: new disks",
         "End maintenance",
@@ -220,9 +234,9 @@ async fn node_page_lists_pending_reasons() {
         world.machine.status.alive = false;
         world.machine.health_checks.remove(0);
     });
-    get(&dead, PAGE).await.says(&["dead", "Not reached: 10.0.3.7: connection refused."]);
+    get(&dead, PAGE).await.assert_contains(&["dead", "Not reached: 10.0.3.7: connection refused."]);
     let unknown = Fake::new(|world| world.machine.status.joined = "welcomed".into());
-    get(&unknown, PAGE).await.says(&[
+    get(&unknown, PAGE).await.assert_contains(&[
         "a worker must still check for running processes",
         "No run starts until a worker has logged in",
     ]);
@@ -234,43 +248,48 @@ async fn node_page_lists_pending_reasons() {
         (world.machine.reports, world.machine.tokens, world.machine.runs) = Default::default();
     });
     let page = get(&new, PAGE).await;
-    page.says(&["never reached", "No health checks yet.", "No facts yet", "No noderoles yet"]);
-    page.says(&["No runs yet.", "No reports yet.", "No tokens yet."]);
+    page.assert_contains(&[
+        "never reached",
+        "No health checks yet.",
+        "No facts yet",
+        "No noderoles yet",
+    ]);
+    page.assert_contains(&["No runs yet.", "No reports yet.", "No tokens yet."]);
 }
 
 #[tokio::test]
 async fn node_commands_depend_on_permission() {
     let operator = get(&Fake::new(|_| {}), PAGE).await;
-    operator.says(&[
+    operator.assert_contains(&[
         "/call/change-node",
         "/call/set-maintenance",
         "/call/mint-node-token",
         "/call/revoke-node-token",
     ]);
-    operator.says(&[
+    operator.assert_contains(&[
         "name=\"version\" value=\"3\"",
         "/call/propose-change",
         "Propose a new connection",
     ]);
-    operator.says_not(&["name=\"reason\" maxlength", "/call/take-out-node"]);
+    operator.assert_lacks(&["name=\"reason\" maxlength", "/call/delete-node"]);
     let record = Fake::new(|world| {
         world.machine.record = true;
     });
     let page = get(&record, PAGE).await;
-    page.says(&[
+    page.assert_contains(&[
         "name=\"address\"",
         "value=\"10.0.3.7 web-1.mgmt.example.com\"",
         "name=\"host_key\"",
         "name=\"hints\"",
     ]);
-    page.says(&["/call/take-out-node"]);
-    page.says_not(&["/call/propose-change"]);
+    page.assert_contains(&["/call/delete-node"]);
+    page.assert_lacks(&["/call/propose-change"]);
     let viewer = Fake::new(|world| {
         world.machine.may_change = Err("ada does not have the permission operator.".into())
     });
     let page = get(&viewer, PAGE).await;
-    page.says(&["ada does not have the permission operator."]);
-    page.says_not(&[
+    page.assert_contains(&["ada does not have the permission operator."]);
+    page.assert_lacks(&[
         "/call/change-node",
         "/call/set-maintenance",
         "/call/mint-node-token",
@@ -319,7 +338,7 @@ async fn node_is_changed_without_javascript() {
         "{edits}"
     );
     let page = get(&fake, "/nodes/web-1.rack1.example.com").await;
-    page.says(&[
+    page.assert_contains(&[
         "To create a token without JavaScript, use POST /api/v1/nodes/ID/tokens",
         "needs-scripts",
     ]);

@@ -9,10 +9,10 @@ use super::fake::Fake;
 use super::serve::{get, post};
 
 #[tokio::test]
-async fn required_approvals_are_shown_in_words() {
+async fn required_approvals_are_shown_as_text() {
     let page = get(&Fake::new(|_| {}), "/settings/policy").await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "<title>Policy · Gantry</title>",
         "Every change",
         "When a destructive step runs",
@@ -36,13 +36,13 @@ async fn ineffective_risk_rule_is_reported() {
         world.policy.policy.approvals = 3;
         world.policy.policy.by_risk = [(Risk::Removal, 2)].into();
     });
-    get(&fake, "/settings/policy").await.says(&["set to 2, but every change needs 3"]);
+    get(&fake, "/settings/policy").await.assert_contains(&["set to 2, but every change needs 3"]);
 }
 
 #[tokio::test]
 async fn policy_change_is_proposed_on_a_board() {
     let fake = Fake::new(|_| {});
-    get(&fake, "/settings/policy").await.says(&[
+    get(&fake, "/settings/policy").await.assert_contains(&[
         "must pass the old and the new policy",
         "must be submitted again",
         "action=\"/call/propose_policy\"",
@@ -59,12 +59,12 @@ async fn policy_change_is_proposed_on_a_board() {
 async fn policy_page_explains_missing_propose_permission() {
     let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
     let page = get(&viewer, "/settings/policy").await;
-    page.says(&[
+    page.assert_contains(&[
         "Every change",
         "you need the permission ",
         " in every deployment. An admin can grant it",
     ]);
-    page.says_not(&["/call/propose_policy"]);
+    page.assert_lacks(&["/call/propose_policy"]);
 }
 
 #[tokio::test]
@@ -74,12 +74,12 @@ async fn policy_page_shows_refusal_and_server_error() {
     });
     let page = get(&fake, "/settings/policy").await;
     assert_eq!(page.status, 503);
-    page.says(&["Temporarily unavailable"]);
+    page.assert_contains(&["Temporarily unavailable"]);
 }
 
 #[tokio::test]
 async fn policy_shows_signature_rules_and_second_factor() {
-    get(&Fake::new(|_| {}), "/settings/policy").await.says(&[
+    get(&Fake::new(|_| {}), "/settings/policy").await.assert_contains(&[
         "Approvals signed with a passkey",
         "<b>none<",
         "<b>no one<",
@@ -92,5 +92,5 @@ async fn policy_shows_signature_rules_and_second_factor() {
         world.policy.policy.second_factor = true;
     });
     let rules = format!("destructive, every change of deployment {elsewhere}");
-    get(&fake, "/settings/policy").await.says(&[&rules, "<b>everyone<"]);
+    get(&fake, "/settings/policy").await.assert_contains(&[&rules, "<b>everyone<"]);
 }

@@ -99,7 +99,7 @@ async fn changed_dependencies_are_shown_with_both_sides() {
     ];
     let page = get(&shows(vec![rewired(2, edges)]), "/reviews/128").await;
     let short = |text: &[u8]| format!(">{}<", Hash::of_bytes(text).short());
-    page.says(&[
+    page.assert_contains(&[
         "no longer waits for",
         &format!("db on {}<", fqdn(4)),
         &format!("db on {} (soft)<", fqdn(5)),
@@ -112,18 +112,18 @@ async fn changed_dependencies_are_shown_with_both_sides() {
         "definition /run/timeout",
         "3600",
     ]);
-    page.says_not(&["other noderoles than before", "another content of the role"]);
+    page.assert_lacks(&["other noderoles than before", "another content of the role"]);
 }
 
 #[tokio::test]
 async fn nodes_with_different_dependencies_have_separate_cards() {
     let to = |n| vec![edge(n, "db", None, Some(EdgeKind::Hard))];
     let different = get(&shows(vec![rewired(2, to(4)), rewired(3, to(5))]), "/reviews/128").await;
-    different.says_not(&["with the same changes"]);
+    different.assert_lacks(&["with the same changes"]);
     let own = |n| vec![edge(n, "dns", None, Some(EdgeKind::Hard))];
     get(&shows(vec![rewired(2, own(2)), rewired(3, own(3))]), "/reviews/128")
         .await
-        .says(&["more with the same changes"]);
+        .assert_contains(&["more with the same changes"]);
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn added_noderole_shows_its_dependencies() {
     );
     new.noderoles[0].mark = Mark::Added;
     let page = get(&shows(vec![new]), "/reviews/128").await;
-    page.says(&["waits for", &format!("db on {}, dns on the same node", fqdn(4))]);
+    page.assert_contains(&["waits for", &format!("db on {}, dns on the same node", fqdn(4))]);
 }
 
 #[tokio::test]
@@ -151,21 +151,21 @@ async fn policy_change_is_shown_with_both_sides() {
         };
     });
     let page = get(&fake, "/reviews/128").await;
-    page.says(&[
+    page.assert_contains(&[
         "Approval policy",
         ">every change<",
         ">destructive<",
         "fewer than before",
         ">1 (2, as for every change)<",
     ]);
-    page.says_not(&["No differences", "cooling period"]);
+    page.assert_lacks(&["No differences", "cooling period"]);
     let fake = Fake::new(|world| {
         let (old, new) = (policy(1, 3), Policy { cooling_hours: 1, ..policy(1, 3) });
         world.review.difference =
             Difference { policy: Some(Sides { old, new }), ..Difference::default() };
     });
     let page = get(&fake, "/reviews/128").await;
-    page.says(&[">cooling period<", "shorter than before", ">24 hours<", ">1 hour<"]);
+    page.assert_contains(&[">cooling period<", "shorter than before", ">24 hours<", ">1 hour<"]);
 }
 
 #[tokio::test]
@@ -227,8 +227,12 @@ async fn version_change_shows_old_version_and_scripts() {
     });
     for path in ["/reviews/128", "/blueprints?from=1&to=2"] {
         let page = get(&fake, path).await;
-        page.says(&["1 (a1b2c3d4), from system", "2 (a1b2c3d4)", "in that version, not used here"]);
-        page.says(&[
+        page.assert_contains(&[
+            "1 (a1b2c3d4), from system",
+            "2 (a1b2c3d4)",
+            "in that version, not used here",
+        ]);
+        page.assert_contains(&[
             "10-cut.sh",
             "− ",
             "cut",
@@ -239,7 +243,7 @@ async fn version_change_shows_old_version_and_scripts() {
             "binary file",
             "3 bytes, then 4 bytes",
         ]);
-        page.says(&["30-last.sh", "too many files"]);
+        page.assert_contains(&["30-last.sh", "too many files"]);
         let (_, row) = page.body.split_once("1 (a1b2c3d4), from system").expect("the pin");
         assert!(row.contains("2 (a1b2c3d4)"));
         let (before, _) = page.body.split_once("1 (a1b2c3d4), from system").expect("the pin");
@@ -264,11 +268,11 @@ async fn role_value_shows_its_effect_on_noderoles() {
             overridden: 2,
         }];
     });
-    get(&fake, "/reviews/128").await.says(&[
+    get(&fake, "/reviews/128").await.assert_contains(&[
         "effective value",
         "(role template)",
         "no value",
         "2 of 12 noderoles override it.",
     ]);
-    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["effective value"]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.assert_lacks(&["effective value"]);
 }

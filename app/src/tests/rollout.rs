@@ -100,7 +100,7 @@ async fn rollout_shows_progress_waves_and_failures() {
     let number = fake.0.lock().expect("no test died here").targets.blueprints[0].number;
     let page = get(&fake, &format!("/blueprints/{number}")).await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         &format!("<title>Blueprint {number} · Gantry</title>"),
         "640 of 1,000 steps, about 70 s left, 3 failed",
         "in progress",
@@ -117,7 +117,7 @@ async fn rollout_shows_progress_waves_and_failures() {
         "gantry blueprint retry",
         "\"$GANTRY_SERVER/api/v1/blueprints/",
     ]);
-    page.says_not(&["style=\"", "More waves"]);
+    page.assert_lacks(&["style=\"", "More waves"]);
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn failed_steps_are_retried_without_scripts() {
 }
 
 #[tokio::test]
-async fn rollout_without_steps_says_so() {
+async fn rollout_without_steps_is_reported() {
     let fake = Fake::new(|world| {
         let mut empty = progress(world);
         empty.rollout = Rollout {
@@ -148,8 +148,13 @@ async fn rollout_without_steps_says_so() {
         world.progress = Some(empty);
     });
     let page = get(&fake, "/blueprints/3").await;
-    page.says(&["This blueprint changed no steps", "0 of 0 steps", "No runs yet.", "converged"]);
-    page.says_not(&["Retry failed", "aria-label=\"Waves\"", "Pending steps"]);
+    page.assert_contains(&[
+        "This blueprint changed no steps",
+        "0 of 0 steps",
+        "No runs yet.",
+        "converged",
+    ]);
+    page.assert_lacks(&["Retry failed", "aria-label=\"Waves\"", "Pending steps"]);
 }
 
 #[tokio::test]
@@ -159,14 +164,14 @@ async fn reader_without_permission_cannot_retry() {
         world.progress = Some(BlueprintProgress { may_retry: Err(why.into()), ..progress(world) });
     });
     let page = get(&fake, "/blueprints/3").await;
-    page.says(&["without the permission operator", "type=\"submit\" disabled"]);
+    page.assert_contains(&["without the permission operator", "type=\"submit\" disabled"]);
 }
 
 #[tokio::test]
 async fn invalid_blueprint_number_is_not_found() {
     let page = get(&Fake::new(|_| {}), "/blueprints/x").await;
     assert_eq!(page.status, 404);
-    page.says(&["must end with a blueprint number", "All blueprints"]);
+    page.assert_contains(&["must end with a blueprint number", "All blueprints"]);
 }
 
 #[tokio::test]
@@ -177,9 +182,12 @@ async fn board_counts_states_and_filters_them() {
         gateway.expect("a role").omitted = omitted;
     });
     let page = get(&fake, "/deployments/web").await;
-    page.says(&["201 active, 3 error, 1 blocked", "href=\"/deployments/web?state=not-active\""]);
+    page.assert_contains(&[
+        "201 active, 3 error, 1 blocked",
+        "href=\"/deployments/web?state=not-active\"",
+    ]);
     let filtered = get(&fake, "/deployments/web?state=not-active").await;
-    filtered.says(&["Show all noderoles", "href=\"/deployments/web\""]);
+    filtered.assert_contains(&["Show all noderoles", "href=\"/deployments/web\""]);
     let told = fake.0.lock().expect("no test died here").told.clone();
     assert!(told.contains(&"board web, not active".to_owned()), "{told:?}");
 }
@@ -187,14 +195,18 @@ async fn board_counts_states_and_filters_them() {
 #[tokio::test]
 async fn gate_folds_checks_that_pass() {
     let page = get(&Fake::new(|_| {}), "/reviews/128").await;
-    page.says(&["checks passed", "<details class=\"passed-checks\">", "class=\"runs-with"]);
+    page.assert_contains(&[
+        "checks passed",
+        "<details class=\"passed-checks\">",
+        "class=\"runs-with",
+    ]);
 }
 
 #[tokio::test]
 async fn overview_shows_rollouts() {
     let fake = Fake::new(|world| {
         let rollout = progress(world).rollout;
-        let overview = &mut world.overseen.overview;
+        let overview = &mut world.monitoring.overview;
         overview.steps = StateCounts { transition: 20, active: 640, ..StateCounts::default() };
         (overview.nodes.dead, overview.deployments.on_hold) = (0, 0);
         overview.rollouts =
@@ -202,12 +214,12 @@ async fn overview_shows_rollouts() {
     });
     let number = fake.0.lock().expect("no test died here").targets.blueprints[0].number;
     let page = get(&fake, "/").await;
-    page.says(&[
+    page.assert_contains(&[
         "aria-label=\"Rollouts\"",
         &format!("href=\"/blueprints/{number}\""),
         &format!("blueprint {number}: 640 of 1,000 steps, about 70 s left"),
         "data-state=\"transition\" class=\"pill wraps\"",
     ]);
-    page.says_not(&["no problems"]);
-    get(&Fake::new(|_| {}), "/").await.says_not(&["aria-label=\"Rollouts\""]);
+    page.assert_lacks(&["no problems"]);
+    get(&Fake::new(|_| {}), "/").await.assert_lacks(&["aria-label=\"Rollouts\""]);
 }

@@ -26,13 +26,13 @@ pub struct Page {
 
 impl Page {
     /// Fails unless the page contains all of these texts.
-    pub fn says(&self, wanted: &[&str]) {
+    pub fn assert_contains(&self, wanted: &[&str]) {
         let missing: Vec<_> = wanted.iter().filter(|text| !self.body.contains(**text)).collect();
         assert!(missing.is_empty(), "missing {missing:?} in {} {}", self.status, self.body);
     }
 
     /// Fails if the page contains one of these texts.
-    pub fn says_not(&self, unwanted: &[&str]) {
+    pub fn assert_lacks(&self, unwanted: &[&str]) {
         let found: Vec<_> = unwanted.iter().filter(|text| self.body.contains(**text)).collect();
         assert!(found.is_empty(), "found {found:?} in {}", self.body);
     }

@@ -12,7 +12,7 @@ async fn values_link_to_their_sources() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, &format!("{NODEROLE}?find=app")).await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "Input of the next run",
         "2 of 412 values",
         "/app/key",
@@ -26,13 +26,13 @@ async fn values_link_to_their_sources() {
         "?own=true&amp;find=app",
     ]);
     let own = get(&fake, &format!("{NODEROLE}?own=true&find=x&after=%2Fa")).await;
-    own.says(&["type=\"hidden\" name=\"own\" value=\"true\"", ">First"]);
+    own.assert_contains(&["type=\"hidden\" name=\"own\" value=\"true\"", ">First"]);
     let asked = ValuesQuery { find: "x".into(), after: Some("/a".into()), own: true };
     let asked = format!("values {}", serde_json::to_string(&asked).expect("JSON"));
     assert!(fake.0.lock().expect("no test died here").told.contains(&asked));
     let nothing = get(&fake, "/noderoles/none/data").await;
     assert_eq!((nothing.status, nothing.body.matches("<h1").count()), (404, 1));
-    nothing.says_not(&["name=\"find\""]);
+    nothing.assert_lacks(&["name=\"find\""]);
 }
 
 #[tokio::test]
@@ -40,35 +40,42 @@ async fn form_survives_errors_and_commands_match_query() {
     let fake = Fake::new(|_| {});
     let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&find=app")).await;
     assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
-    odd.says(&["Use one of: true, false.", "name=\"find\"", "value=\"app\"", "All values"]);
+    odd.assert_contains(&[
+        "Use one of: true, false.",
+        "name=\"find\"",
+        "value=\"app\"",
+        "All values",
+    ]);
     let away = Fake::new(|world| {
         world.problem = Some(api::Problem::unavailable("The database does not answer."))
     });
     let away = get(&away, "/runs/1004/data?find=app").await;
     assert_eq!(away.status, 503);
-    away.says(&["name=\"find\"", "value=\"app\"", "The database does not answer."]);
+    away.assert_contains(&["name=\"find\"", "value=\"app\"", "The database does not answer."]);
     let id = NODEROLE.split('/').nth(2).expect("an id");
     let own = get(&fake, &format!("{NODEROLE}?own=true&find=app")).await;
-    own.says(&[
+    own.assert_contains(&[
         &format!("gantry noderole data {id} --find app --own"),
         &format!("/api/v1/noderoles/{id}/data?find=app&amp;own=true"),
     ]);
-    get(&fake, "/runs/1004/data").await.says(&["gantry run data 1004", "/api/v1/runs/1004/data"]);
+    get(&fake, "/runs/1004/data")
+        .await
+        .assert_contains(&["gantry run data 1004", "/api/v1/runs/1004/data"]);
 }
 
 #[tokio::test]
 async fn run_shows_input_and_surroundings() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/runs/1004/data").await;
-    page.says(&[
+    page.assert_contains(&[
         "Data of gateway",
         "href=\"/runs/1004\"",
         "Surroundings",
         "\"outcome\": \"failed\"",
     ]);
-    get(&fake, "/runs/1006").await.says(&["href=\"/runs/1006/data\"", "3 values"]);
+    get(&fake, "/runs/1006").await.assert_contains(&["href=\"/runs/1006/data\"", "3 values"]);
     let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
-    get(&gone, "/runs/1006").await.says(&["no longer stored"]);
+    get(&gone, "/runs/1006").await.assert_contains(&["no longer stored"]);
 }
 
 #[tokio::test]
@@ -87,7 +94,7 @@ async fn form_from_schema_shows_inherited_values() {
         draft.defaults = serde_json::json!({"app": {"port": 8080, "mode": "safe"}});
     });
     let page = get(&fake, "/noderoles/00000000-0000-0000-0000-000000000001").await;
-    page.says(&[
+    page.assert_contains(&[
         "id=\"own-data-0-port\"",
         "placeholder=\"8080\"",
         " required",
@@ -102,5 +109,5 @@ async fn form_from_schema_shows_inherited_values() {
     ]);
     // The invalid value is reported at its field and next to the text. The port has a value below,
     // so it is not missing.
-    page.says_not(&["is required but missing"]);
+    page.assert_lacks(&["is required but missing"]);
 }

@@ -49,8 +49,14 @@ async fn reviewers_are_warned_of_hidden_characters() {
         ),
         ("/catalog", "1 script has hidden characters, so it does not run as displayed"),
     ] {
-        get(&fake, page).await.says(&[title, &link, line, "saw of tool", "the character U+202E"]);
-        get(&Fake::new(|_| {}), page).await.says_not(&["hidden characters"]);
+        get(&fake, page).await.assert_contains(&[
+            title,
+            &link,
+            line,
+            "saw of tool",
+            "the character U+202E",
+        ]);
+        get(&Fake::new(|_| {}), page).await.assert_lacks(&["hidden characters"]);
     }
 }
 
@@ -66,9 +72,17 @@ async fn restore_omissions_are_shown_on_board_and_review() {
         world.review.not_restored = left_out(200, 50);
     });
     let one = "1 part of blueprint 12 is left out, because it cannot be restored";
-    get(&fake, "/deployments/web").await.says(&[one, "node n1: it was given up", "<details open"]);
+    get(&fake, "/deployments/web").await.assert_contains(&[
+        one,
+        "node n1: it was given up",
+        "<details open",
+    ]);
     let many = "250 parts of blueprint 12 are left out, because they cannot be restored";
-    get(&fake, "/reviews/128").await.says(&[many, "node n200: it was given up", ">and 50 more<"]);
+    get(&fake, "/reviews/128").await.assert_contains(&[
+        many,
+        "node n200: it was given up",
+        ">and 50 more<",
+    ]);
 }
 
 #[tokio::test]
@@ -86,12 +100,12 @@ async fn removed_deployment_is_compared_at_earlier_target() {
     });
     let page = get(&fake, "/blueprints?deployment=web&from=2&to=1").await;
     let line = "Blueprint 3 removed deployment web. You can still compare earlier blueprints and open their graphs.";
-    page.says(&[
+    page.assert_contains(&[
         line,
         "Only blueprint 1 has deployment web. It does not exist in blueprint 2.",
         "/graph/web?blueprint=1",
     ]);
-    page.says_not(&["Restoring opens a proposal", "Restore…", "/graph/web?blueprint=2"]);
+    page.assert_lacks(&["Restoring opens a proposal", "Restore…", "/graph/web?blueprint=2"]);
     let others = Fake::new(|world| {
         world.comparison.deployment = Some(world.board.name.clone());
         world.comparison.note = Some(
@@ -106,15 +120,15 @@ async fn removed_deployment_is_compared_at_earlier_target() {
         world.comparison.difference.deployments = webs.into();
     });
     let page = get(&others, "/blueprints?deployment=web&from=1&to=2").await;
-    page.says(&[
+    page.assert_contains(&[
         "is not the same deployment as web at blueprint 2.",
         "/graph/web?blueprint=1",
         "/graph/web?blueprint=2",
     ]);
     let chosen = get(&fake, "/blueprints?deployment=shop").await;
-    chosen.says(&["value=\"shop\"", "Blueprints that changed shop"]);
+    chosen.assert_contains(&["value=\"shop\"", "Blueprints that changed shop"]);
     let graph = get(&fake, "/graph/web?blueprint=1").await;
-    graph.says(&[
+    graph.assert_contains(&[
         "Graph of web at blueprint 1<",
         "This is deployment web at blueprint 1",
         "/blueprints?deployment=web",
@@ -161,19 +175,19 @@ async fn large_change_is_paginated() {
     let most = MAX_DOCUMENTS as u128;
     let first = get(&fake, "/reviews/128").await;
     let here = format!("{MAX_DOCUMENTS} documents");
-    first.says(&[&next(most), &here, "Changes 1000"]);
-    first.says_not(&[">First<"]);
+    first.assert_contains(&[&next(most), &here, "Changes 1000"]);
+    first.assert_lacks(&[">First<"]);
     let second = get(&fake, &next(most)).await;
-    second.says(&[&next(2 * most), ">First<"]);
+    second.assert_contains(&[&next(2 * most), ">First<"]);
     let last = get(&fake, &next(999)).await;
-    last.says(&["1 document", ">First<", &fqdn(1_000)]);
-    last.says_not(&["/reviews/128?after="]);
+    last.assert_contains(&["1 document", ">First<", &fqdn(1_000)]);
+    last.assert_lacks(&["/reviews/128?after="]);
     let exactly = get(&large(most), "/reviews/128").await;
     assert!(
         first.body.len() < exactly.body.len() + 2_000,
         "as large as with nothing behind the first page"
     );
-    get(&Fake::new(|_| {}), "/reviews/128").await.says_not(&["Pages of the changes"]);
+    get(&Fake::new(|_| {}), "/reviews/128").await.assert_lacks(&["Pages of the changes"]);
     assert_eq!(
         get(&fake, &next(4_000)).await.status,
         400,

@@ -141,10 +141,10 @@ paged! {
 /// Verifies the audit log's hash chain. The command verifies the whole chain, the request only its
 /// first part.
 pub fn verify_call() -> Call {
-    Call::get("/audit/chain").words(["audit", "chain"])
+    Call::get("/audit/chain").command(["audit", "chain"])
 }
 
 /// Exports the sealed entries of the audit log.
 pub fn export_call() -> Call {
-    Call::get("/audit/export").words(["audit", "export"]).option("file", "gantry-audit.jsonl")
+    Call::get("/audit/export").command(["audit", "export"]).option("file", "gantry-audit.jsonl")
 }

@@ -27,7 +27,7 @@ impl ProcessKind {
         }
     }
 
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         [Self::Server, Self::Worker].into_iter().find(|kind| kind.as_str() == word)
     }
 }
@@ -95,7 +95,7 @@ pub struct BackgroundTasks {
 
 /// Lists the background tasks of all processes.
 pub fn list_call() -> Call {
-    Call::get("/background-tasks").words(["background-tasks"])
+    Call::get("/background-tasks").command(["background-tasks"])
 }
 
 #[cfg(test)]
@@ -106,7 +106,7 @@ mod tests {
     fn process_kind_names_match_wire_format() {
         for kind in [ProcessKind::Server, ProcessKind::Worker] {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.as_str());
-            assert_eq!(ProcessKind::from_word(kind.as_str()), Some(kind));
+            assert_eq!(ProcessKind::from_name(kind.as_str()), Some(kind));
         }
     }
 }

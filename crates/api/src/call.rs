@@ -33,7 +33,7 @@ pub enum Method {
 }
 
 impl Method {
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Post => "POST",
@@ -103,11 +103,11 @@ impl Call {
     }
 
     /// Sets the arguments of `gantry`.
-    pub(crate) fn words<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(crate) fn command<'a>(self, words: impl IntoIterator<Item = &'a str>) -> Self {
         Self { words: words.into_iter().map(str::to_owned).collect(), ..self }
     }
 
-    pub(crate) fn word(mut self, word: impl Into<String>) -> Self {
+    pub(crate) fn argument(mut self, word: impl Into<String>) -> Self {
         self.words.push(word.into());
         self
     }
@@ -116,8 +116,8 @@ impl Call {
     /// would parse it as another option.
     pub(crate) fn option(self, name: &str, value: &str) -> Self {
         match value.starts_with('-') {
-            true => self.word(format!("--{name}={value}")),
-            false => self.word(format!("--{name}")).word(value),
+            true => self.argument(format!("--{name}={value}")),
+            false => self.argument(format!("--{name}")).argument(value),
         }
     }
 
@@ -129,8 +129,8 @@ impl Call {
 
     /// Adds the last argument. `--` protects a value that starts with `-`.
     pub(crate) fn last(self, word: &str) -> Self {
-        let call = if word.starts_with('-') { self.word("--") } else { self };
-        call.word(word)
+        let call = if word.starts_with('-') { self.argument("--") } else { self };
+        call.argument(word)
     }
 
     /// Adds the option once per value.
@@ -144,7 +144,7 @@ impl Call {
     }
 
     pub(crate) fn switch(self, name: &str, on: bool) -> Self {
-        if on { self.word(format!("--{name}")) } else { self }
+        if on { self.argument(format!("--{name}")) } else { self }
     }
 
     pub fn method(&self) -> Method {
@@ -177,7 +177,7 @@ impl Call {
         if !self.words.is_empty() {
             return self.words.clone();
         }
-        let mut words = vec!["api".to_owned(), self.method.word().to_owned(), self.path.clone()];
+        let mut words = vec!["api".to_owned(), self.method.as_str().to_owned(), self.path.clone()];
         match &self.body {
             Body::Empty => {}
             Body::Json(_) => words.extend(["--body", "-"].map(str::to_owned)),
@@ -228,7 +228,7 @@ impl Call {
             (Method::Get, _) | (Method::Post, Body::Json(_) | Body::File(_))
         );
         if !is_implied {
-            parts.push(format!("-X {}", self.method.word()));
+            parts.push(format!("-X {}", self.method.as_str()));
         }
         match &self.body {
             Body::Empty => {}

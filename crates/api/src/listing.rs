@@ -55,7 +55,7 @@ impl<S: Sort> Order<S> {
     }
 
     /// The names of all orders.
-    pub fn words() -> impl Iterator<Item = String> {
+    pub fn names() -> impl Iterator<Item = String> {
         S::EVERY
             .iter()
             .flat_map(|by| [Self::ascending(*by), Self::descending(*by)])
@@ -94,7 +94,7 @@ impl<S: Sort> FromStr for Order<S> {
         let by = S::EVERY.iter().copied().find(|by| by.as_str() == word);
         by.map(|by| Self { by, descending }).ok_or_else(|| UnknownOrder {
             said: text.chars().take(80).collect(),
-            known: Self::words().collect(),
+            known: Self::names().collect(),
         })
     }
 }
@@ -139,7 +139,7 @@ impl<S: Sort> schemars::JsonSchema for Order<S> {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         // An HTML form sends an empty value for an unchanged choice, which means the default.
-        let words: Vec<String> = Self::words().chain([String::new()]).collect();
+        let words: Vec<String> = Self::names().chain([String::new()]).collect();
         // Names for generated clients, which can't derive them from `-name` and an empty value.
         let name = |word: &String| match word.strip_prefix('-') {
             Some(word) => format!("{word}_descending"),
@@ -423,7 +423,7 @@ mod tests {
     }
 
     fn every_order<S: Sort>() -> Vec<Order<S>> {
-        let all: Vec<Order<S>> = Order::<S>::words().map(|word| word.parse().unwrap()).collect();
+        let all: Vec<Order<S>> = Order::<S>::names().map(|word| word.parse().unwrap()).collect();
         assert_eq!(all.len(), 2 * S::EVERY.len());
         all
     }

@@ -360,10 +360,10 @@ pub struct NodeChange {
     pub hints: Option<Value>,
     /// Connection to the node.
     #[serde(default)]
-    pub connection: Option<WayChange>,
+    pub connection: Option<NodeConnectionChange>,
 }
 
-pub use engine::cluster::ConnectionChange as WayChange;
+pub use engine::cluster::ConnectionChange as NodeConnectionChange;
 
 impl NodeView {
     /// Removes the parts of the connection and the hints that equal the current values.
@@ -372,7 +372,7 @@ impl NodeView {
         fn other<T: PartialEq>(new: Option<T>, now: Option<&T>) -> Option<T> {
             new.filter(|new| Some(new) != now)
         }
-        let way = change.connection.map(|way| WayChange {
+        let way = change.connection.map(|way| NodeConnectionChange {
             root: other(way.root, Some(&self.connection.root)),
             addresses: other(way.addresses, ssh.map(|ssh| &ssh.addresses)),
             port: other(way.port, ssh.map(|ssh| &ssh.port)),

@@ -170,5 +170,5 @@ pub struct DeploymentProgress {
 }
 
 pub fn show_call() -> Call {
-    Call::get("/overview").words(["overview"])
+    Call::get("/overview").command(["overview"])
 }

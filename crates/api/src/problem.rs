@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_quoted_value_is_shortened_advice_is_kept() {
+    fn long_quoted_value_is_shortened_without_advice() {
         let name = "ü".repeat(5_000);
         let detail = Problem::not_found(format!(
             "There is no deployment {name:?}. The list has all of them."

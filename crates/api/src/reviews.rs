@@ -628,7 +628,7 @@ mod page_tests {
     }
 
     #[test]
-    fn comparison_pages_add_up_to_the_whole() {
+    fn comparison_pages_contain_every_difference() {
         let whole = comparison().difference;
         for most in 1..=9 {
             let (mut read, mut after) =

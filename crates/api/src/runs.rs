@@ -31,7 +31,7 @@ pub enum StepState {
 
 impl StepState {
     /// The name for people.
-    pub fn word(self) -> &'static str {
+    pub fn label(self) -> &'static str {
         match self {
             Self::Proposed => "PROPOSED",
             Self::Blocked => "BLOCKED",
@@ -54,7 +54,7 @@ impl StepState {
         }
     }
 
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         let all = [
             Self::Proposed,
             Self::Blocked,
@@ -280,7 +280,7 @@ pub struct LogPiece {
 /// Result of a search in a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LogFound {
+pub struct LogSearchResult {
     /// Matching lines, in order.
     pub hits: Vec<LogHit>,
     /// Cursor to continue the search.

@@ -51,7 +51,7 @@ impl Phase {
         }
     }
 
-    pub fn from_word(word: &str) -> Option<Self> {
+    pub fn from_name(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.as_str() == word)
     }
 }
@@ -167,7 +167,7 @@ mod tests {
     fn phase_names_match_wire_format() {
         for phase in Phase::ALL {
             assert_eq!(serde_json::to_value(phase).unwrap(), phase.as_str());
-            assert_eq!(Phase::from_word(phase.as_str()), Some(phase));
+            assert_eq!(Phase::from_name(phase.as_str()), Some(phase));
         }
     }
 }

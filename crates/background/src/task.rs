@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outcome_counts_in_words() {
+    fn outcome_lists_its_counts() {
         let text = |count| {
             let outcome =
                 Outcome::counted(count, "Deleted", "session", "sessions", "No session expired.");

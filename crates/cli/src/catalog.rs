@@ -117,7 +117,7 @@ fn tell(read: &Read, disappeared: &[String]) -> Result<()> {
 }
 
 fn read(folder: &Path, base: &Catalog) -> Result<Read> {
-    let mut found = Found::default();
+    let mut found = FolderFiles::default();
     collect(folder, folder, &mut found)?;
     let linked = || match found.links.first() {
         Some(link) => format!(" Links are not read, and {} is a link.", link.display()),
@@ -183,7 +183,7 @@ fn print(read: &Read) {
 
 /// Files by path relative to the folder, their total size, and links.
 #[derive(Default)]
-struct Found {
+struct FolderFiles {
     files: BTreeMap<String, Vec<u8>>,
     bytes: u64,
     links: Vec<PathBuf>,
@@ -191,7 +191,7 @@ struct Found {
 
 /// Collects the files of a folder recursively. Links are not followed. Files are read only up to
 /// the size limit.
-fn collect(root: &Path, folder: &Path, found: &mut Found) -> Result<()> {
+fn collect(root: &Path, folder: &Path, found: &mut FolderFiles) -> Result<()> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("Cannot read {}", folder.display()))?;
     for entry in entries {

@@ -67,7 +67,7 @@ impl std::fmt::Display for NoUrl {
 /// Opens the database with this role. Fails if it is unavailable or has unexpected tables.
 pub async fn open(url: &str, role: Role) -> Result<Store> {
     let (store, options) = create_store(url, role)?;
-    match look(&store, &options, role).await {
+    match check_schema(&store, &options, role).await {
         Ok(()) => Ok(store),
         Err(OpenError::Temporary(why) | OpenError::Permanent(why)) => Err(why),
     }
@@ -77,7 +77,7 @@ pub async fn open(url: &str, role: Role) -> Result<Store> {
 pub async fn open_with_retry(url: &str, role: Role) -> Result<Store> {
     let (store, options) = create_store(url, role)?;
     loop {
-        match look(&store, &options, role).await {
+        match check_schema(&store, &options, role).await {
             Ok(()) => return Ok(store),
             Err(OpenError::Permanent(why)) => return Err(why),
             Err(OpenError::Temporary(why)) => tracing::warn!("waiting for the database: {why:#}"),
@@ -109,7 +109,11 @@ pub fn address(url: &str, variable: &str) -> Result<PgConnectOptions> {
     url.parse().with_context(|| format!("{variable} is not a valid URL"))
 }
 
-async fn look(store: &Store, options: &PgConnectOptions, role: Role) -> Result<(), OpenError> {
+async fn check_schema(
+    store: &Store,
+    options: &PgConnectOptions,
+    role: Role,
+) -> Result<(), OpenError> {
     let said = |error| explained(error, options);
     // The owner of a table can disable its triggers.
     let owns_tables: bool = sqlx::query_scalar(

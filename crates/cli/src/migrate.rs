@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn role_comes_from_the_url() {
+    fn role_is_read_from_url() {
         assert_eq!(
             role_of("postgres://shop_app:secret@db.example.com/shop", "DATABASE_URL").unwrap(),
             "shop_app"

@@ -162,18 +162,18 @@ async fn run_with_database(
             let result =
                 run_with_stores(arguments, data, configuration, database, stores, endpoint, stop)
                     .await;
-            let_go(&owner).await;
+            close_connections(&owner).await;
             result
         }
         Err(error) => Err(error),
     };
-    let_go(&store).await;
+    close_connections(&store).await;
     result
 }
 
 /// Closes the connections, even after a failed start. Otherwise they would report errors when
 /// PostgreSQL stops.
-async fn let_go(store: &Store) {
+async fn close_connections(store: &Store) {
     if tokio::time::timeout(STATEMENT_TIMEOUT, store.pool().close()).await.is_err() {
         tracing::warn!("running statements are aborted");
     }
@@ -279,14 +279,14 @@ async fn run_server_and_worker(
         false => None,
     };
     // The owner's connections are needed only during the start.
-    let_go(owner).await;
+    close_connections(owner).await;
     let ended = match print_ready(
         arguments.json,
         &address.to_string(),
         links,
         &database.add_admin_command(),
     ) {
-        Ok(()) => look_after(database, &mut worker, stop, &server).await,
+        Ok(()) => supervise(database, &mut worker, stop, &server).await,
         Err(error) => Err(error),
     };
     tracing::info!("stopping");
@@ -299,7 +299,7 @@ async fn run_server_and_worker(
 }
 
 /// Supervises the child processes until a stop request or a fatal error.
-async fn look_after(
+async fn supervise(
     database: &mut Database,
     worker: &mut Worker,
     mut stop: StopRequest,
@@ -310,7 +310,7 @@ async fn look_after(
         // Stop requests also count while PostgreSQL restarts.
         let check = async {
             look.tick().await;
-            database.look_after().await;
+            database.supervise().await;
         };
         tokio::select! {
             () = stop.stop_requested() => return Ok(()),
@@ -319,7 +319,7 @@ async fn look_after(
         if server.is_finished() {
             bail!("The server stopped unexpectedly. Its log has the reason.");
         }
-        worker.look_after();
+        worker.supervise();
     }
 }
 
@@ -370,7 +370,7 @@ impl Database {
         }
     }
 
-    async fn look_after(&mut self) {
+    async fn supervise(&mut self) {
         let Some(private) = &mut self.private else { return };
         match private.ensure_running().await {
             Ok(true) => tracing::warn!("PostgreSQL had stopped and was restarted"),
@@ -408,7 +408,7 @@ impl Worker {
         Ok(Self { child: spawn_worker(&settings)?, settings })
     }
 
-    fn look_after(&mut self) {
+    fn supervise(&mut self) {
         let Ok(Some(status)) = self.child.try_wait() else { return };
         tracing::warn!(%status, "the worker ended and is restarted");
         match spawn_worker(&self.settings) {
@@ -699,7 +699,7 @@ mod tests {
         let database = TestDatabase::new().await;
         let store = Store::over(database.app().clone());
         drop(store.pool().acquire().await.expect("a connection"));
-        let_go(&store).await;
+        close_connections(&store).await;
         assert!(store.pool().is_closed() && store.pool().size() == 0, "{}", store.pool().size());
     }
 

@@ -81,13 +81,13 @@ impl Installation {
             std::future::pending(),
         ));
         let installation = Self { database, people, ada, bo, server, home };
-        installation.comes_in("bo", installation.bo).await;
-        installation.comes_in("ada", installation.ada).await;
+        installation.can_sign_in("bo", installation.bo).await;
+        installation.can_sign_in("ada", installation.ada).await;
         installation
     }
 
     /// Adds a context with this name, with a one-time link on standard input.
-    async fn comes_in(&self, name: &str, person: PersonId) {
+    async fn can_sign_in(&self, name: &str, person: PersonId) {
         let link =
             self.people.create_sign_in_link(None, person, Duration::from_secs(60)).await.unwrap();
         let given = format!("{}/sign-in#token={}\n", self.server, link.reveal());
@@ -107,7 +107,7 @@ impl Installation {
         command
     }
 
-    fn run_with_input(&self, words: &[&str], given: &str) -> Said {
+    fn run_with_input(&self, words: &[&str], given: &str) -> CommandOutput {
         let mut command = self.command(words);
         let mut child = command
             .stdin(Stdio::piped())
@@ -117,10 +117,10 @@ impl Installation {
             .unwrap();
         // A command that does not read its input closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
-        Said::of(words, child.wait_with_output().unwrap())
+        CommandOutput::of(words, child.wait_with_output().unwrap())
     }
 
-    fn gantry(&self, words: &[&str]) -> Said {
+    fn gantry(&self, words: &[&str]) -> CommandOutput {
         self.run_with_input(words, "")
     }
 
@@ -131,16 +131,16 @@ impl Installation {
             .create_person(None, &NewPerson::human(name, [Permission::Admin]))
             .await
             .unwrap();
-        self.comes_in(name, person).await;
+        self.can_sign_in(name, person).await;
         self.gantry(&["context", "use", "ada"]).ok();
     }
 
     /// Runs `gantry admin` with the database's owner.
-    fn as_owner(&self, words: &[&str]) -> Said {
+    fn as_owner(&self, words: &[&str]) -> CommandOutput {
         let words = [&["admin"], words].concat();
         let output =
             self.command(&words).env("GANTRY_OWNER_URL", self.database.owner_url()).output();
-        Said::of(&words, output.unwrap())
+        CommandOutput::of(&words, output.unwrap())
     }
 
     /// Registers a passkey in a session of its person. Returns its id and fingerprint.
@@ -223,14 +223,14 @@ impl Drop for Worker {
 }
 
 #[derive(Debug)]
-struct Said {
+struct CommandOutput {
     words: String,
     code: i32,
     out: String,
     err: String,
 }
 
-impl Said {
+impl CommandOutput {
     fn of(words: &[&str], output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         let code = output.status.code().unwrap();
@@ -324,7 +324,7 @@ async fn contexts_are_private_and_hide_secrets() {
             .env("GANTRY_SERVER", &installation.server)
             .env("GANTRY_TOKEN", token)
             .output();
-        Said::of(words, output.unwrap())
+        CommandOutput::of(words, output.unwrap())
     };
     assert_eq!(
         by_token(token.as_str().unwrap(), &["me", "--json"]).json()["permissions"],
@@ -455,7 +455,7 @@ async fn disabled_person_returns_without_their_approvals() {
     let token = installation.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let by_token = || {
         let mut command = installation.command(&["node", "list"]);
-        Said::of(
+        CommandOutput::of(
             &["node", "list"],
             command
                 .env("GANTRY_SERVER", &installation.server)
@@ -819,7 +819,7 @@ roles:
 ";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whole_deployment_is_exported_and_applied() {
+async fn complete_deployment_is_exported_and_applied() {
     let installation = Installation::new().await;
     let barclamp = installation.file("graph.yml", GRAPH);
     installation.gantry(&["barclamp", "import", &barclamp]).ok();
@@ -918,7 +918,7 @@ async fn open_proposal_is_joined_only_on_request() {
             .env("GANTRY_SERVER", &installation.server)
             .env("GANTRY_TOKEN", &token)
             .output();
-        Said::of(words, output.unwrap())
+        CommandOutput::of(words, output.unwrap())
     };
     let more = installation.file("more.yaml", "deployment: web\nbindings: {app: [n1, n2]}\n");
     let same = installation.file("same.yaml", "deployment: web\nbindings: {app: [n1]}\n");
@@ -1114,7 +1114,7 @@ async fn invalid_file_opens_no_proposal() {
             .env("GANTRY_SERVER", "http://127.0.0.1:1")
             .env("GANTRY_TOKEN", "gantry_x")
             .output();
-        Said::of(words, output.unwrap())
+        CommandOutput::of(words, output.unwrap())
     };
     nobody(&["overview"]).no(3, "Cannot reach http://127.0.0.1:1");
     nobody(&["diff", "-f", &file]).no(3, "");
@@ -1591,7 +1591,7 @@ async fn shell_completes_names_of_the_server() {
         let mut command = installation.command(&all);
         command.env("COMPLETE", "bash").env("_CLAP_COMPLETE_INDEX", words.len().to_string());
         command.env("_CLAP_IFS", "\n").env("_CLAP_COMPLETE_SPACE", "true");
-        Said::of(&all, command.env("_CLAP_COMPLETE_COMP_TYPE", "9").output().unwrap())
+        CommandOutput::of(&all, command.env("_CLAP_COMPLETE_COMP_TYPE", "9").output().unwrap())
     };
     assert!(complete(&["node", "show", "n2"]).ok().contains("n2.house.example.com"));
     let deployments = complete(&["export", ""]).ok();

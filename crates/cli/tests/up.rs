@@ -323,7 +323,7 @@ fn service(root: &Path) -> Started {
 }
 
 #[test]
-fn stop_ends_services_of_nodes_added_since_the_start() {
+fn stop_ends_services_of_added_nodes() {
     let data = tempfile::tempdir().unwrap();
     let mut gantry = Started::up(data.path());
     let ready = gantry.ready();

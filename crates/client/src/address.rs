@@ -92,7 +92,7 @@ pub(crate) struct Query(Vec<(&'static str, String)>);
 impl Query {
     /// Adds a parameter if its value is not empty.
     pub(crate) fn with(mut self, name: &'static str, value: impl QueryValue) -> Self {
-        if let Some(value) = value.as_word().filter(|value| !value.is_empty()) {
+        if let Some(value) = value.as_param().filter(|value| !value.is_empty()) {
             self.0.retain(|(other, _)| *other != name);
             self.0.push((name, value));
         }
@@ -109,42 +109,42 @@ impl Query {
 
 /// Types of query parameter values.
 pub(crate) trait QueryValue {
-    fn as_word(&self) -> Option<String>;
+    fn as_param(&self) -> Option<String>;
 }
 
 impl QueryValue for &str {
-    fn as_word(&self) -> Option<String> {
+    fn as_param(&self) -> Option<String> {
         Some((*self).to_owned())
     }
 }
 
 impl QueryValue for String {
-    fn as_word(&self) -> Option<String> {
+    fn as_param(&self) -> Option<String> {
         Some(self.clone())
     }
 }
 
 impl QueryValue for &Option<String> {
-    fn as_word(&self) -> Option<String> {
+    fn as_param(&self) -> Option<String> {
         (*self).clone()
     }
 }
 
 impl QueryValue for Option<i64> {
-    fn as_word(&self) -> Option<String> {
+    fn as_param(&self) -> Option<String> {
         self.map(|number| number.to_string())
     }
 }
 
 impl QueryValue for Option<api::At> {
-    fn as_word(&self) -> Option<String> {
+    fn as_param(&self) -> Option<String> {
         self.map(|at| at.to_string())
     }
 }
 
 impl QueryValue for bool {
     /// `false` is the default of all flags, so it is left out.
-    fn as_word(&self) -> Option<String> {
+    fn as_param(&self) -> Option<String> {
         self.then(|| "true".to_owned())
     }
 }

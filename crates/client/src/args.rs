@@ -45,7 +45,7 @@ pub(crate) struct Between {
 }
 
 impl Between {
-    pub(crate) fn words(&self, query: Query) -> Query {
+    pub(crate) fn add_to(&self, query: Query) -> Query {
         query.with("since", self.since).with("until", self.until)
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
                 .with("action", &args.action)
                 .with("subject", &args.subject)
                 .with("source", &args.source);
-            client.list(&entry_list(), &args.between.words(query), &args.much)
+            client.list(&entry_list(), &args.between.add_to(query), &args.much)
         }
         Audit::Export(args) => export(client, args),
         Audit::Chain(args) => chain(client, args.after),

@@ -89,7 +89,7 @@ impl Client {
         }
         let tell = |value: &Value| match output.is_document() {
             true => output.document_line(value),
-            false => output.anew(&text(value, output)),
+            false => output.redraw(&text(value, output)),
         };
         tell(&current)?;
         let mut events = EventStream::subscribe_while_read(&self.server, "");

@@ -176,7 +176,7 @@ pub(crate) fn run(
             }
             let address = Address::parse(server, insecure)?;
             let key = sign_in.key(&address)?;
-            let who = who(&address, &key, code.as_deref())?;
+            let who = account_name(&address, &key, code.as_deref())?;
             let context = Context { server: address.to_string(), insecure_http: insecure, key };
             contexts.contexts.insert(name.clone(), context);
             contexts.current = Some(name.clone());
@@ -191,7 +191,7 @@ pub(crate) fn run(
             let context = contexts.named(&name)?.clone();
             let address = Address::parse(&context.server, context.insecure_http || insecure)?;
             let key = sign_in.key(&address)?;
-            let who = who(&address, &key, code.as_deref())?;
+            let who = account_name(&address, &key, code.as_deref())?;
             contexts.contexts.insert(name.clone(), Context { key, ..context });
             contexts.write(&path)?;
             output.either(
@@ -260,7 +260,7 @@ fn named(contexts: &Contexts, name: Option<&str>) -> Outcome<String> {
 }
 
 /// The account that the server returns for a key. An invalid key is an error, so it is not stored.
-fn who(address: &Address, key: &Key, code: Option<&str>) -> Outcome<String> {
+fn account_name(address: &Address, key: &Key, code: Option<&str>) -> Outcome<String> {
     let server = Server::new(address.clone(), Some(key.clone()));
     if let Some(code) = code {
         server.post("/me/second-factor", json!({ "code": code }))?;

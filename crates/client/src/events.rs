@@ -14,11 +14,11 @@ use crate::server::Server;
 
 /// Reports events of the live stream. Without a stream, it reports at a fixed interval.
 pub(crate) struct EventStream {
-    heard: Receiver<Heard>,
+    heard: Receiver<StreamItem>,
     listens: bool,
 }
 
-enum Heard {
+enum StreamItem {
     Event,
     /// The stream is interrupted.
     Disconnected,
@@ -47,13 +47,13 @@ impl EventStream {
         std::thread::spawn(move || {
             if wait_for_closed_pipe() {
                 // The receiver is gone, so the command has ended.
-                let _ = sender.send(Heard::Unread);
+                let _ = sender.send(StreamItem::Unread);
             }
         });
         news
     }
 
-    fn connected(server: &Server, topics: &str) -> (Self, SyncSender<Heard>) {
+    fn connected(server: &Server, topics: &str) -> (Self, SyncSender<StreamItem>) {
         let (sender, heard) = sync_channel(64);
         let (server, topics, listener_sender) = (server.clone(), topics.to_owned(), sender.clone());
         std::thread::spawn(move || {
@@ -71,7 +71,7 @@ impl EventStream {
     pub(crate) fn wait(&mut self, most: Duration) -> Outcome {
         let most = if self.listens { most } else { most.min(POLL_INTERVAL) };
         match self.heard.recv_timeout(most) {
-            Ok(Heard::Event) => {}
+            Ok(StreamItem::Event) => {}
             Ok(other) => return self.handle(&other),
             Err(RecvTimeoutError::Timeout) => return Ok(()),
             Err(RecvTimeoutError::Disconnected) => {
@@ -82,19 +82,19 @@ impl EventStream {
         std::thread::sleep(BATCH_WINDOW);
         loop {
             match self.heard.try_recv() {
-                Ok(Heard::Event) => {}
+                Ok(StreamItem::Event) => {}
                 Ok(other) => return self.handle(&other),
                 Err(_) => return Ok(()),
             }
         }
     }
 
-    fn handle(&mut self, heard: &Heard) -> Outcome {
+    fn handle(&mut self, heard: &StreamItem) -> Outcome {
         match heard {
-            Heard::Unread => return Err(Failure::Unread),
-            Heard::Disconnected => self.listens = false,
-            Heard::Connected => self.listens = true,
-            Heard::Event => {}
+            StreamItem::Unread => return Err(Failure::Unread),
+            StreamItem::Disconnected => self.listens = false,
+            StreamItem::Connected => self.listens = true,
+            StreamItem::Event => {}
         }
         Ok(())
     }
@@ -105,20 +105,20 @@ fn listen(
     server: &Server,
     topics: &str,
     after: &mut String,
-    sender: &SyncSender<Heard>,
+    sender: &SyncSender<StreamItem>,
 ) -> Option<()> {
     let query =
         crate::address::Query::default().with("topics", topics).with("after", after.as_str());
     let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
-        return sender.send(Heard::Disconnected).ok();
+        return sender.send(StreamItem::Disconnected).ok();
     };
-    sender.send(Heard::Connected).ok()?;
+    sender.send(StreamItem::Connected).ok()?;
     for line in BufReader::new(stream).lines() {
         let Ok(line) = line else { break };
         match line.split_once(':').map(|(field, value)| (field, value.trim_start())) {
             Some(("id", place)) => place.clone_into(after),
             Some(("data", data)) if serde_json::from_str::<Live>(data).is_ok() => {
-                match sender.try_send(Heard::Event) {
+                match sender.try_send(StreamItem::Event) {
                     Err(TrySendError::Disconnected(_)) => return None,
                     // A full channel already has an event that the receiver has not read.
                     Ok(()) | Err(TrySendError::Full(_)) => {}
@@ -127,7 +127,7 @@ fn listen(
             _ => {}
         }
     }
-    sender.send(Heard::Disconnected).ok()
+    sender.send(StreamItem::Disconnected).ok()
 }
 
 /// Waits until the reader of standard output closes the pipe. Returns false if that can't be

@@ -80,7 +80,7 @@ impl Failure {
 
     /// Turns a 400 response to a query into a usage error. All query parameters come from the
     /// command line.
-    pub(crate) fn of_words(self) -> Self {
+    pub(crate) fn into_usage_error(self) -> Self {
         match self {
             Self::Refused(mut problem) if problem.status == 400 => {
                 if let Some(words) = problem.detail.strip_prefix(INVALID_QUERY_PREFIX) {
@@ -209,20 +209,29 @@ mod tests {
         assert_eq!(code(403, "author"), 5, "a rule of the gate");
         assert_eq!(code(403, "forbidden"), 6, "a permission");
         assert_eq!(code(403, "not_a_reviewer"), 6, "a permission, too");
-        let of_words = |status| {
-            Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because."))).of_words()
+        let into_usage_error = |status| {
+            Failure::Refused(Box::new(Problem::new(status, "x", "No", "Because.")))
+                .into_usage_error()
         };
-        assert_eq!((of_words(400).code(), of_words(400).to_string().as_str()), (2, "No: Because."));
+        assert_eq!(
+            (into_usage_error(400).code(), into_usage_error(400).to_string().as_str()),
+            (2, "No: Because.")
+        );
         let detail = format!("{INVALID_QUERY_PREFIX}sort: unknown sort order \"nope\".");
-        let query = Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).of_words();
+        let query =
+            Failure::Refused(Box::new(Problem::new(400, "x", "No", detail))).into_usage_error();
         assert_eq!(
             query.to_string(),
             "No: sort: unknown sort order \"nope\".",
             "without the part about the URL"
         );
-        assert_eq!(of_words(400).as_json()["status"], 400, "JSON has the server's own text");
         assert_eq!(
-            (of_words(409).code(), of_words(404).code()),
+            into_usage_error(400).as_json()["status"],
+            400,
+            "JSON has the server's own text"
+        );
+        assert_eq!(
+            (into_usage_error(409).code(), into_usage_error(404).code()),
             (5, 4),
             "other statuses are not usage errors"
         );

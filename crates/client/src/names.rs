@@ -105,7 +105,7 @@ fn pages(
 }
 
 /// The node of a name, or an error text without a position, for the caller to add it.
-pub(crate) type Found = Result<NodeSummary, String>;
+pub(crate) type NodeLookup = Result<NodeSummary, String>;
 
 /// Finds a node by full name, unique first label, id, or `phantom:DEPLOYMENT`.
 pub(crate) fn node(server: &Server, name: &str) -> Outcome<NodeSummary> {
@@ -117,7 +117,7 @@ pub(crate) fn node(server: &Server, name: &str) -> Outcome<NodeSummary> {
 pub(crate) fn find_nodes<'n>(
     server: &Server,
     names: &BTreeSet<&'n str>,
-) -> Outcome<BTreeMap<&'n str, Found>> {
+) -> Outcome<BTreeMap<&'n str, NodeLookup>> {
     let mut found = match names.len() > MAX_SINGLE_LOOKUPS {
         true => listed(names, |query| server.read(&query.behind("/nodes")))?,
         false => BTreeMap::new(),
@@ -135,7 +135,7 @@ pub(crate) fn find_nodes<'n>(
 fn listed<'n>(
     names: &BTreeSet<&'n str>,
     ask: impl Fn(&Query) -> Outcome<NodePage>,
-) -> Outcome<BTreeMap<&'n str, Found>> {
+) -> Outcome<BTreeMap<&'n str, NodeLookup>> {
     let is_listed =
         |name: &&str| name.parse::<NodeId>().is_err() && phantom::deployment_of(name).is_none();
     let names: BTreeSet<&str> = names.iter().copied().filter(is_listed).collect();
@@ -166,7 +166,7 @@ fn listed<'n>(
 }
 
 /// Resolves first labels, given all nodes that can match.
-fn find_by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, Found> {
+fn find_by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n str, NodeLookup> {
     let mut labels: BTreeMap<&str, Vec<&NodeSummary>> = BTreeMap::new();
     for node in all {
         labels.entry(label(&node.fqdn)).or_default().push(node);
@@ -180,7 +180,7 @@ fn find_by_label<'n>(names: Vec<&'n str>, all: &[NodeSummary]) -> BTreeMap<&'n s
 }
 
 /// The only node with this first label. `none` is the error text for no match.
-fn only(name: &str, matching: &[&NodeSummary], none: impl FnOnce(&str) -> String) -> Found {
+fn only(name: &str, matching: &[&NodeSummary], none: impl FnOnce(&str) -> String) -> NodeLookup {
     match matching {
         [lookup] => Ok((*lookup).clone()),
         [] => Err(none(name)),
@@ -202,7 +202,7 @@ fn common_prefix(names: &BTreeSet<&str>) -> String {
     first.chars().zip(last.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a).collect()
 }
 
-fn find_node(server: &Server, name: &str) -> Outcome<Found> {
+fn find_node(server: &Server, name: &str) -> Outcome<NodeLookup> {
     if name.parse::<NodeId>().is_ok() {
         let view: api::nodes::NodeView = server.read(&format!("/nodes/{}", part(name)))?;
         return find_node(server, &view.fqdn);
@@ -214,7 +214,8 @@ fn find_node(server: &Server, name: &str) -> Outcome<Found> {
             Err(failure) => Err(failure),
         };
     }
-    if let Some(of) = Fqdn::parse(name).ok().and_then(|fqdn| phantom::stands_for(&fqdn)) {
+    if let Some(of) = Fqdn::parse(name).ok().and_then(|fqdn| phantom::represented_deployment(&fqdn))
+    {
         let found = deployments(server, &[], true)?.into_iter().find(|found| found.id == of);
         return match found {
             Some(found) => phantom_node(server, &found).map(Ok),
@@ -283,12 +284,12 @@ pub(crate) fn noderole(server: &Server, text: &str) -> Outcome<NoderoleId> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
-    let (node, key) = carried(server, text)?;
+    let (node, key) = noderole_on_node(server, text)?;
     Ok(key.id(node))
 }
 
 /// Parses `NODE/ROLE` (`n1/app`, `n1/app/1`). The noderole need not exist.
-pub(crate) fn carried(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleKey)> {
+pub(crate) fn noderole_on_node(server: &Server, text: &str) -> Outcome<(NodeId, NoderoleKey)> {
     let form =
         || Failure::Usage(format!("Invalid noderole {text}. Write NODE/ROLE, for example n1/app."));
     let (node, key) = text.split_once('/').ok_or_else(form)?;
@@ -389,7 +390,7 @@ mod tests {
         names: &[&'n str],
         nodes: &[&str],
         on_page: usize,
-    ) -> (BTreeMap<&'n str, Found>, Vec<String>) {
+    ) -> (BTreeMap<&'n str, NodeLookup>, Vec<String>) {
         let asked = std::cell::RefCell::new(Vec::new());
         let ask = |query: &Query| {
             let behind = asked.borrow().len() * on_page;

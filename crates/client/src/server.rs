@@ -142,7 +142,7 @@ impl Server {
 
     /// Sends a GET request whose query comes from the command line.
     fn question(&self, path: &str, with: &RequestOptions) -> Outcome<ApiResponse> {
-        self.ask(&Method::GET, path, with).map_err(Failure::of_words)
+        self.ask(&Method::GET, path, with).map_err(Failure::into_usage_error)
     }
 
     pub(crate) fn post(&self, path: &str, body: Value) -> Outcome<Value> {
@@ -347,7 +347,7 @@ impl Server {
             Ok(answer) => Ok(answer.into_body().into_reader()),
             Err(RequestError::Lost(reason)) => Err(self.unreachable(&reason)),
             Err(RequestError::No(failure) | RequestError::RetryLater(failure, _)) => {
-                Err(failure.of_words())
+                Err(failure.into_usage_error())
             }
         }
     }

@@ -32,11 +32,11 @@ const REASONS_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Debug, Args)]
 pub(crate) struct Wait {
     #[command(subcommand)]
-    what: What,
+    what: WaitTarget,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum WaitTarget {
     /// Wait until the steps of a blueprint are applied
     Blueprint {
         /// Number of the blueprint
@@ -108,10 +108,10 @@ pub(crate) struct Converge {
 
 pub(crate) fn wait(client: &Client, wait: &Wait) -> Outcome {
     match &wait.what {
-        What::Blueprint { number, most, .. } => wait_for_blueprint(client, *number, *most),
-        What::Run { id, most } => wait_for_run(client, *id, *most),
-        What::Review { id, wanted, most } => wait_for_review(client, *id, *wanted, *most),
-        What::Deployment { name, most, .. } => {
+        WaitTarget::Blueprint { number, most, .. } => wait_for_blueprint(client, *number, *most),
+        WaitTarget::Run { id, most } => wait_for_run(client, *id, *most),
+        WaitTarget::Review { id, wanted, most } => wait_for_review(client, *id, *wanted, *most),
+        WaitTarget::Deployment { name, most, .. } => {
             wait_for_deployments(client, std::slice::from_ref(name), false, *most)
         }
     }

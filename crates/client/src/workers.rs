@@ -116,7 +116,7 @@ fn drain_text(told: &WorkerView) -> String {
 }
 
 /// The state of a drain in a list.
-fn drain_word(worker: &Value) -> String {
+fn drain_state(worker: &Value) -> String {
     let drain = &worker["drain"];
     match (drain.is_object(), drain["drained"].as_bool()) {
         (false, _) => String::new(),
@@ -134,7 +134,7 @@ pub(crate) fn worker_list() -> List {
             ("NAME", |v, _| word(v, "name")),
             ("ALIVE", |v, _| word(v, "alive")),
             ("PHASE", |v, _| word(v, "phase")),
-            ("DRAIN", |v, _| drain_word(v)),
+            ("DRAIN", |v, _| drain_state(v)),
             ("RUNS", |v, _| format!("{} of {}", word(v, "leased"), word(v, "capacity"))),
             ("HOST", |v, _| word(v, "host")),
             ("VERSION", |v, _| word(v, "version")),
@@ -175,13 +175,13 @@ mod tests {
         let line =
             "  drain        draining, 5 runs left, by ada since 2026-09-21 14:13:20Z: an upgrade\n";
         assert!(text.contains(line), "{text}");
-        assert_eq!(drain_word(&view), "draining");
+        assert_eq!(drain_state(&view), "draining");
         (view["drain"]["drained"], view["leased"]) = (json!(true), json!(0));
         let text = worker_text(&view, OutputFormat::default());
         assert!(text.contains("  drain        drained, by ada since "), "{text}");
-        assert_eq!(drain_word(&view), "drained");
+        assert_eq!(drain_state(&view), "drained");
         view["drain"] = Value::Null;
-        assert_eq!(drain_word(&view), "");
+        assert_eq!(drain_state(&view), "");
         (view["alive"], view["leased"], view["runs"]) = (json!(false), json!(0), json!([]));
         (view["phase"], view["reason"]) = (json!("none"), json!("it was\nstopped"));
         let text = worker_text(&view, OutputFormat::default());

@@ -7,7 +7,7 @@ use clap::Subcommand as _;
 use serde_json::Value;
 
 /// Commands without a server. The book describes them in sections of their own.
-const HERE: [&str; 4] = ["context", "completions", "man", "exit-codes"];
+const LOCAL_COMMANDS: [&str; 4] = ["context", "completions", "man", "exit-codes"];
 
 /// REST operations by the commands that use them.
 const COMMANDS: [(&str, &[&str]); 108] = [
@@ -188,7 +188,7 @@ fn leaves(command: &clap::Command) -> Vec<(String, &clap::Command)> {
 fn asking(program: &clap::Command) -> Vec<(String, &clap::Command)> {
     program
         .get_subcommands()
-        .filter(|command| !HERE.contains(&command.get_name()))
+        .filter(|command| !LOCAL_COMMANDS.contains(&command.get_name()))
         .flat_map(leaves)
         .collect()
 }
@@ -296,7 +296,7 @@ fn shown_command_matches_its_operation() {
         if command == "api" {
             continue;
         }
-        let asked = format!("{} {}", call.method().word(), call.path());
+        let asked = format!("{} {}", call.method().as_str(), call.path());
         let fits = |place: &str| {
             let (ours, theirs): (Vec<&str>, Vec<&str>) =
                 (asked.split('/').collect(), place.split('/').collect());

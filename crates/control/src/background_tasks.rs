@@ -35,7 +35,7 @@ impl Control {
 }
 
 fn view(row: BackgroundTaskRow) -> Result<BackgroundTaskView, Problem> {
-    let kind = ProcessKind::from_word(&row.process_kind).ok_or_else(|| {
+    let kind = ProcessKind::from_name(&row.process_kind).ok_or_else(|| {
         tracing::error!(process = %row.process_id, kind = row.process_kind, "cannot read the row \
             of a background task");
         Problem::internal()

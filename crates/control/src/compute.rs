@@ -125,13 +125,13 @@ struct Share {
 
 /// One task of a person; dropping it removes it from the person's share.
 #[derive(Debug)]
-struct Asking {
+struct ShareTask {
     free: Arc<Semaphore>,
     shares: Arc<Mutex<HashMap<PersonId, Share>>>,
     person: PersonId,
 }
 
-impl Drop for Asking {
+impl Drop for ShareTask {
     fn drop(&mut self) {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         match shares.get_mut(&self.person) {
@@ -148,7 +148,7 @@ impl Drop for Asking {
 pub(crate) struct Permit {
     _one: OwnedSemaphorePermit,
     _own_running: Option<OwnedSemaphorePermit>,
-    _share: Option<Asking>,
+    _share: Option<ShareTask>,
     _task: OwnedSemaphorePermit,
 }
 
@@ -203,7 +203,7 @@ impl Permits {
         Ok(Permit { _one: one, _own_running: own_running, _share: asking, _task: any })
     }
 
-    fn ask(&self, person: PersonId) -> Result<Asking, Problem> {
+    fn ask(&self, person: PersonId) -> Result<ShareTask, Problem> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         let count = shares.get(&person).map_or(0, |share| share.asking);
         if count >= self.max_tasks_per_person {
@@ -212,7 +212,7 @@ impl Permits {
         let new = || Share { free: Arc::new(Semaphore::new(self.each)), asking: 0 };
         let share = shares.entry(person).or_insert_with(new);
         share.asking += 1;
-        Ok(Asking { free: Arc::clone(&share.free), shares: Arc::clone(&self.shares), person })
+        Ok(ShareTask { free: Arc::clone(&share.free), shares: Arc::clone(&self.shares), person })
     }
 }
 

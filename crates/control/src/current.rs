@@ -62,7 +62,7 @@ pub(crate) struct ObjectCache {
     catalog: RwLock<Arc<Catalog>>,
     skeleton: Arc<Mutex<Option<CachedSkeleton>>>,
     /// Scripts with hidden characters.
-    pub deceiving: crate::hidden_characters::Known,
+    pub deceiving: crate::hidden_characters::ScanResults,
 }
 
 /// The skeleton of a root and of the nodes without a document. It depends on nothing else, so it
@@ -144,7 +144,7 @@ impl Present {
         let mut places = BTreeMap::new();
         for difference in differences {
             for parent in parents(difference) {
-                let Some((node, noderole)) = self.skeleton.place(parent) else { continue };
+                let Some((node, noderole)) = self.skeleton.location(parent) else { continue };
                 let Some(fqdn) = self.skeleton.nodes.get(node).map(|node| node.fqdn.clone()) else {
                     continue;
                 };

@@ -114,7 +114,7 @@ mod tests {
             ReviewSort::Submitted => vec![Key::from(row.1)],
             ReviewSort::Title => vec![Key::from(row.0), Key::from(row.1)],
         };
-        for word in Order::<ReviewSort>::words() {
+        for word in Order::<ReviewSort>::names() {
             let order: Order<ReviewSort> = word.parse().unwrap();
             let (mut walked, mut cursor) = (Vec::new(), None);
             loop {

@@ -17,7 +17,7 @@ use engine::blueprint::Difference;
 use engine::blueprint::difference::Sides;
 use engine::catalog::{Barclamp, Catalog, Role};
 use engine::ids::{BarclampName, RoleName};
-use engine::text::Deceit;
+use engine::text::DeceptiveText;
 
 use crate::Control;
 use crate::compute::ComputeLimit;
@@ -30,19 +30,19 @@ const AT_ONCE: usize = 32;
 
 /// The scan results by script hash; `None`: nothing found.
 #[derive(Debug, Default)]
-pub(crate) struct Known(RwLock<BTreeMap<Hash, Option<Arc<Deceit>>>>);
+pub(crate) struct ScanResults(RwLock<BTreeMap<Hash, Option<Arc<DeceptiveText>>>>);
 
-impl Known {
+impl ScanResults {
     /// The scripts of `wanted` that have findings.
     async fn among(
         &self,
         control: &Control,
         compute: &ComputeLimit,
         wanted: BTreeSet<Hash>,
-    ) -> Result<BTreeMap<Hash, Arc<Deceit>>, Problem> {
+    ) -> Result<BTreeMap<Hash, Arc<DeceptiveText>>, Problem> {
         let mut new: Vec<Hash> = Vec::new();
         let mut found = BTreeMap::new();
-        let mut sort = |hash: Hash, known: Option<&Option<Arc<Deceit>>>| match known {
+        let mut sort = |hash: Hash, known: Option<&Option<Arc<DeceptiveText>>>| match known {
             None => new.push(hash),
             Some(None) => {}
             Some(Some(deceit)) => drop(found.insert(hash, Arc::clone(deceit))),
@@ -57,7 +57,9 @@ impl Known {
                 store::catalog::bodies(&mut connection, batch).await.map_err(from_store)?;
             drop(connection);
             let looked = move || {
-                scripts.into_iter().map(|(hash, body)| (hash, Deceit::within(&body).map(Arc::new)))
+                scripts
+                    .into_iter()
+                    .map(|(hash, body)| (hash, DeceptiveText::within(&body).map(Arc::new)))
             };
             let looked: Vec<_> = compute.work(move || looked().collect()).await?;
             found.extend(
@@ -82,7 +84,7 @@ impl Known {
         pins: &[PinChange],
         catalog: &Catalog,
     ) -> Result<HiddenCharacters, Problem> {
-        let places: BTreeSet<Place<'_>> = begun(difference, pins, catalog)
+        let places: BTreeSet<ScriptUse<'_>> = begun(difference, pins, catalog)
             .into_iter()
             .filter_map(|sides| Some((catalog.role(sides.new?).ok()?, sides.old)))
             .flat_map(|(is, old)| {
@@ -101,7 +103,7 @@ impl Known {
         versions: &[&Barclamp],
         catalog: &Catalog,
     ) -> Result<Vec<HiddenCharacters>, Problem> {
-        let of = |version: &Barclamp| -> BTreeSet<Place<'_>> {
+        let of = |version: &Barclamp| -> BTreeSet<ScriptUse<'_>> {
             version
                 .roles
                 .values()
@@ -109,7 +111,8 @@ impl Known {
                 .flat_map(|role| places(role, None))
                 .collect()
         };
-        let uses: Vec<BTreeSet<Place<'_>>> = versions.iter().map(|version| of(version)).collect();
+        let uses: Vec<BTreeSet<ScriptUse<'_>>> =
+            versions.iter().map(|version| of(version)).collect();
         let found = self.among(control, compute, uses.iter().flat_map(hashes).collect()).await?;
         Ok(uses.into_iter().map(|places| hidden_characters_of(places, &found)).collect())
     }
@@ -117,7 +120,7 @@ impl Known {
 
 /// A script and the role that uses it.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place<'r> {
+struct ScriptUse<'r> {
     barclamp: &'r BarclampName,
     role: &'r RoleName,
     file: &'r str,
@@ -125,11 +128,11 @@ struct Place<'r> {
 }
 
 /// The scripts of a role that its old content does not have.
-fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = Place<'r>> {
+fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = ScriptUse<'r>> {
     let new = is.scripts.iter().filter(move |script| {
         !was.is_some_and(|was| was.scripts.iter().any(|s| s.hash == script.hash))
     });
-    new.map(|script| Place {
+    new.map(|script| ScriptUse {
         barclamp: &is.barclamp,
         role: &is.name,
         file: &script.name,
@@ -137,15 +140,15 @@ fn places<'r>(is: &'r Role, was: Option<&'r Role>) -> impl Iterator<Item = Place
     })
 }
 
-fn hashes(places: &BTreeSet<Place<'_>>) -> BTreeSet<Hash> {
+fn hashes(places: &BTreeSet<ScriptUse<'_>>) -> BTreeSet<Hash> {
     places.iter().map(|script_use| script_use.hash).collect()
 }
 
 fn hidden_characters_of(
-    places: BTreeSet<Place<'_>>,
-    found: &BTreeMap<Hash, Arc<Deceit>>,
+    places: BTreeSet<ScriptUse<'_>>,
+    found: &BTreeMap<Hash, Arc<DeceptiveText>>,
 ) -> HiddenCharacters {
-    let script = |script_use: Place<'_>| {
+    let script = |script_use: ScriptUse<'_>| {
         let deceit = found.get(&script_use.hash)?;
         Some(HiddenCharactersScript {
             barclamp: script_use.barclamp.clone(),

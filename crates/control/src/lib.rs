@@ -47,11 +47,11 @@ pub use crate::catalog::imports::{
     Imported, MAX_IMPORT, conflicting_versions, disappeared, read_files, read_files_with_findings,
 };
 pub use crate::compute::Shares;
-pub use crate::deployments::graph::Lost;
-pub use crate::nodes::node::{LOOKS, Seen};
-pub use crate::nodes::self_reports::Itself;
+pub use crate::deployments::graph::MissingVertex;
+pub use crate::nodes::node::{MAX_HEALTH_CHECKS, NodeAtVersion};
+pub use crate::nodes::self_reports::NodeIdentity;
 pub use crate::proposals::change::{MAX_EDITS_PER_CALL, MAX_SINGLES};
-pub use overview::Numbers;
+pub use overview::MetricValues;
 pub use store::monitoring::{EndCursor, WorkerLoad};
 
 use std::path::Path;

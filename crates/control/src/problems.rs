@@ -119,7 +119,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
         Refusal::NotAReviewer => "not_a_reviewer",
         Refusal::AlreadyUsed => "spent",
         Refusal::OpenThreads => "open_threads",
-        Refusal::NoVoice => "not_yours",
+        Refusal::DiscussionDenied => "not_yours",
         Refusal::CannotCommit => "forbidden",
         Refusal::RootFoldersOverlap => "root_taken",
         Refusal::DuplicateAddress => "machine_taken",
@@ -146,7 +146,7 @@ fn refused(refusal: Refusal, error: &sqlx::Error) -> Problem {
     match refusal {
         Refusal::VerdictByAuthor
         | Refusal::NotAReviewer
-        | Refusal::NoVoice
+        | Refusal::DiscussionDenied
         | Refusal::CannotCommit
         | Refusal::InsufficientCredential
         | Refusal::NotAnAdmin

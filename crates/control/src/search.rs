@@ -14,7 +14,7 @@ use sqlx::PgConnection;
 use store::Page;
 use store::people::SERVICE;
 use store::people::accounts::AccountListQuery;
-use store::reviews::{Became, Find};
+use store::reviews::{Find, ReviewOutcome};
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -147,7 +147,7 @@ async fn reviews(
     limit: usize,
 ) -> Result<(Vec<Hit>, bool), Problem> {
     let text = Some(text);
-    let find = Find { became: Became::Anything, author: None, deployment: None, text };
+    let find = Find { outcome: ReviewOutcome::Anything, author: None, deployment: None, text };
     let page = Page {
         sort: store::reviews::Hit::BY_ID,
         descending: true,

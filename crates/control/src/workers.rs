@@ -132,7 +132,7 @@ fn missing() -> Problem {
 }
 
 fn view(actor: &Actor, row: WorkerRow) -> Result<WorkerView, Problem> {
-    let phase = Phase::from_word(&row.phase).ok_or_else(|| {
+    let phase = Phase::from_name(&row.phase).ok_or_else(|| {
         tracing::error!(worker = %row.id, phase = row.phase, "cannot read the row of a worker");
         Problem::internal()
     })?;

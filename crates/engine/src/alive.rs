@@ -88,7 +88,7 @@ pub fn restarted(before: &str, now: &str) -> bool {
 }
 
 /// Whether two boot ids prove that there was no restart.
-pub fn same_boot(before: &str, now: &str) -> bool {
+pub fn is_same_boot(before: &str, now: &str) -> bool {
     !before.is_empty() && before != NO_BOOT_ID && before == now
 }
 
@@ -136,10 +136,10 @@ mod tests {
         assert!(restarted("a", "b") && !restarted("a", "a"));
         for (before, now) in [("", "a"), ("a", ""), (NO_BOOT_ID, "a"), ("a", NO_BOOT_ID)] {
             assert!(!restarted(before, now), "{before:?} {now:?}");
-            assert!(!same_boot(before, now), "{before:?} {now:?}");
+            assert!(!is_same_boot(before, now), "{before:?} {now:?}");
         }
-        assert!(same_boot("a", "a") && !same_boot("a", "b"));
-        assert!(!same_boot("", "") && !same_boot(NO_BOOT_ID, NO_BOOT_ID));
+        assert!(is_same_boot("a", "a") && !is_same_boot("a", "b"));
+        assert!(!is_same_boot("", "") && !is_same_boot(NO_BOOT_ID, NO_BOOT_ID));
     }
 
     proptest! {

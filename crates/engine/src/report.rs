@@ -166,12 +166,12 @@ pub fn report(
     effects: &Effects,
     findings: Option<&[Finding]>,
 ) -> Report {
-    let asked = Asked { skeleton, catalog, edits, effects };
+    let asked = ReportInput { skeleton, catalog, edits, effects };
     let mut stages = vec![
         asked.catalog(),
         asked.edits(),
         asked.bind(),
-        asked.place(),
+        asked.moves(),
         asked.order(),
         asked.check(),
         lint(findings),
@@ -251,14 +251,14 @@ fn stage_of(code: &str) -> Stage {
     }
 }
 
-struct Asked<'a> {
+struct ReportInput<'a> {
     skeleton: &'a Skeleton,
     catalog: &'a Catalog,
     edits: &'a [NumberedEdit],
     effects: &'a Effects,
 }
 
-impl Asked<'_> {
+impl ReportInput<'_> {
     fn deployment(&self, id: DeploymentId) -> String {
         let new = self.effects.deployments.iter().find(|d| d.id == id).map(|d| d.name.to_string());
         let known = self.skeleton.deployments.get(&id).map(|d| d.name.to_string());
@@ -375,7 +375,7 @@ impl Asked<'_> {
         let phantom =
             known.unwrap_or_else(|| self.effects.deployments.iter().any(|new| new.phantom == node));
         match why {
-            Why::Brought { by, implicit: true, .. } if phantom => {
+            Why::Required { by, implicit: true, .. } if phantom => {
                 format!("required by {by} for {}", self.node(node))
             }
             _ => cause(why),
@@ -420,7 +420,7 @@ impl Asked<'_> {
         report
     }
 
-    fn place(&self) -> StageReport {
+    fn moves(&self) -> StageReport {
         let mut report = StageReport::new(Stage::Place);
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom).count();
         let deployments = many(self.skeleton.deployments.len(), "deployment");
@@ -522,12 +522,12 @@ impl Asked<'_> {
     }
 }
 
-impl EditNames for Asked<'_> {
+impl EditNames for ReportInput<'_> {
     fn deployment(&self, id: DeploymentId) -> String {
-        Asked::deployment(self, id)
+        ReportInput::deployment(self, id)
     }
 
-    fn place(&self, deployment: DeploymentId) -> String {
+    fn in_deployment(&self, deployment: DeploymentId) -> String {
         format!(" in {}", self.deployment(deployment))
     }
 
@@ -536,7 +536,7 @@ impl EditNames for Asked<'_> {
     }
 
     fn node(&self, id: NodeId) -> String {
-        Asked::node(self, id)
+        ReportInput::node(self, id)
     }
 
     fn nodes(&self, nodes: &BTreeSet<NodeId>) -> String {
@@ -572,8 +572,8 @@ fn lines_by_role<'a>(
 
 fn cause(why: &Why) -> String {
     match why {
-        Why::Asked { .. } => "requested by an edit".into(),
-        Why::Brought { by, implicit: true, .. } => format!("required by {by} on its own node"),
-        Why::Brought { by, implicit: false, .. } => format!("because of {by}"),
+        Why::Requested { .. } => "requested by an edit".into(),
+        Why::Required { by, implicit: true, .. } => format!("required by {by} on its own node"),
+        Why::Required { by, implicit: false, .. } => format!("because of {by}"),
     }
 }

@@ -77,7 +77,7 @@ pub const REVIEW_ADVICE: &str =
 
 /// The number of characters in a file that [deceive](deceives), with the position of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Deceit {
+pub struct DeceptiveText {
     pub first: char,
     /// Line number, starting at 1.
     pub line: u32,
@@ -89,7 +89,7 @@ pub struct Deceit {
     more_lines: bool,
 }
 
-impl Deceit {
+impl DeceptiveText {
     /// Searches a file. Returns `None` if it has no such character. If the file is not valid UTF-8,
     /// only the valid parts are checked.
     pub fn within(body: &[u8]) -> Option<Self> {
@@ -120,7 +120,7 @@ impl Deceit {
 }
 
 /// Completes a sentence that starts with "the script has".
-impl fmt::Display for Deceit {
+impl fmt::Display for DeceptiveText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the character {}, which is invisible or misleading", number(self.first))?;
         if self.count == 1 {
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn deceptive_characters_are_located_and_counted() {
-        let found = |text: &str| Deceit::within(text.as_bytes());
+        let found = |text: &str| DeceptiveText::within(text.as_bytes());
         assert_eq!(found("#!/bin/sh\n\u{e4}\n"), None);
         let one = found("#!/bin/sh\n\u{e4}\u{202e}x\n").unwrap();
         assert_eq!((one.line, one.column, one.count), (2, 2, 1));

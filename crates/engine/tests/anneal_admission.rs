@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use engine::anneal::{
-    AdmissionView, BudgetId, BudgetView, ConcurrencyGroupKey, ConcurrencyGroupLimit,
-    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepState, StepView, Taken, admit,
+    AdmissionView, BudgetId, BudgetView, ClaimPlan, ConcurrencyGroupKey, ConcurrencyGroupLimit,
+    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepState, StepView, admit,
     awaited_steps, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Needs, OnError};
@@ -126,7 +126,7 @@ fn reasons(view: &AdmissionView, n: u128) -> Vec<String> {
     why_not(view, LIMITS, step_id(n)).iter().map(ToString::to_string).collect()
 }
 
-type Spoil = fn(&mut AdmissionView);
+type ViewChange = fn(&mut AdmissionView);
 
 fn the_step(view: &mut AdmissionView) -> &mut StepView {
     view.steps.get_mut(&step_id(1)).unwrap()
@@ -145,7 +145,7 @@ fn other(view: &mut AdmissionView, change: fn(&mut StepView)) {
 /// Tests every rule alone: the step is admitted without it, and pending with it, for this reason.
 #[test]
 fn every_rule_applies_and_is_reported() {
-    let rules: [(Spoil, &str); 24] = [
+    let rules: [(ViewChange, &str); 24] = [
         (|v| v.enabled = false, "Execution is off. An operator must turn it on"),
         (
             |v| v.capacity = 0,
@@ -503,7 +503,7 @@ proptest! {
     fn picks_respect_limits_and_are_complete(view in any_view(), running in 1..8u32) {
         let limits = Limits { running, batch: 100 };
         let picks = admit(&view, limits);
-        let mut taken = Taken::new(&view, limits);
+        let mut taken = ClaimPlan::new(&view, limits);
         for pick in &picks {
             prop_assert_eq!(taken.take(*pick), Ok(()));
         }
@@ -551,7 +551,7 @@ proptest! {
         }
         // A step of higher priority is passed over only for a reason that existed before any lower
         // pick.
-        let mut taken = Taken::new(&view, limits);
+        let mut taken = ClaimPlan::new(&view, limits);
         for pick in &picks {
             for (id, step) in view.steps.iter().filter(|(id, _)| !picks.contains(id)) {
                 prop_assert!(step.priority <= view.steps[pick].priority || !taken.reasons(*id).is_empty());

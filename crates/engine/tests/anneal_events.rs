@@ -509,7 +509,7 @@ fn retained_result_on_dead_node_is_not_restored() {
 }
 
 #[test]
-fn applied_steps_of_returned_node_resume_or_run_again() {
+fn returned_node_resumes_or_reruns_steps() {
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
     for resumes in [true, false] {
         let mut failed = step(4, Error);
@@ -632,7 +632,7 @@ fn destructive_step_never_runs_again_for_a_check() {
 /// The result of a step that its check made ERROR is as valid as before, so a node that returns
 /// without a restart resumes it.
 #[test]
-fn failed_check_does_not_rerun_step_of_resumed_node() {
+fn resumed_node_keeps_step_after_failed_check() {
     let mut world = world(vec![step(1, Active)], &[]);
     apply_to(&mut world, 1, Event::CheckFailed { reason: "down".into(), rerun: false }).unwrap();
     for change in

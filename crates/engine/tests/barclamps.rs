@@ -15,7 +15,7 @@ use engine::catalog::version::is_equal_except_jigs;
 use engine::catalog::{
     Attrib, Catalog, Check, ConcurrencyGroup, ConcurrencyGroupMode, JigClass, Join, JoinAfter,
     JoinNeed, MAX_ROLES, MAX_SCRIPT_BYTES, Needs, OnChange, OnError, OnFailure, OnInput, OnReturn,
-    Place, Role, RunPolicy,
+    Role, RunLocation, RunPolicy,
 };
 use engine::data::MAX_BYTES;
 use engine::ids::{ActionName, ConcurrencyGroupName};
@@ -226,7 +226,7 @@ roles:
         role.run,
         RunPolicy {
             needs: Needs::Any,
-            place: Place::For,
+            place: RunLocation::For,
             exclusive: false,
             concurrency_group: Some(ConcurrencyGroup {
                 name: ConcurrencyGroupName::parse("doors").expect("a name"),
@@ -852,7 +852,7 @@ fn documented_limits_are_unchanged() {
 }
 
 #[test]
-fn wanted_attributes_are_read_at_their_map() {
+fn read_attributes_use_their_map() {
     let named = |name: &str, path: [&str; 2]| -> Attrib {
         let value = json!({"name": name, "map": path});
         serde_json::from_value(value).expect("an attribute")

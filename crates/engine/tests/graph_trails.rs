@@ -47,17 +47,17 @@ fn some() -> impl Strategy<Value = BTreeSet<NoderoleId>> {
 }
 
 /// Every path that starts at this noderole.
-fn ways_from(items: &[Item], from: NoderoleId) -> Vec<Vec<NoderoleId>> {
+fn paths_from(items: &[Item], from: NoderoleId) -> Vec<Vec<NoderoleId>> {
     let mut all = vec![vec![from]];
     for child in items.iter().filter(|item| item.parents.iter().any(|(parent, _)| *parent == from))
     {
-        all.extend(ways_from(items, child.id).into_iter().map(|rest| [vec![from], rest].concat()));
+        all.extend(paths_from(items, child.id).into_iter().map(|rest| [vec![from], rest].concat()));
     }
     all
 }
 
-fn every_way(items: &[Item]) -> Vec<Vec<NoderoleId>> {
-    items.iter().flat_map(|item| ways_from(items, item.id)).collect()
+fn every_path(items: &[Item]) -> Vec<Vec<NoderoleId>> {
+    items.iter().flat_map(|item| paths_from(items, item.id)).collect()
 }
 
 fn weight(weights: &[u64], of: NoderoleId) -> u64 {
@@ -68,7 +68,7 @@ proptest! {
     #[test]
     fn trail_contains_exactly_edges_on_paths(items in graph(), from in some(), to in some()) {
         let mut wanted = PathSet::default();
-        for way in every_way(&items) {
+        for way in every_path(&items) {
             if way.len() > 1 && from.contains(&way[0]) && to.contains(&way[way.len() - 1]) {
                 let one = along(&way);
                 wanted.noderoles.extend(one.noderoles);
@@ -85,7 +85,7 @@ proptest! {
         turned in any::<prop::sample::Index>(),
     ) {
         let of = |way: &[NoderoleId]| way.iter().map(|id| weight(&weights, *id)).sum::<u64>();
-        let all = every_way(&items);
+        let all = every_path(&items);
         let found = longest(&items, |id| weight(&weights, id));
         prop_assert!(all.contains(&found), "{found:?} is no way");
         prop_assert_eq!(of(&found), all.iter().map(|way| of(way)).max().unwrap());
@@ -98,7 +98,7 @@ proptest! {
     #[test]
     fn wave_equals_longest_path_length(items in graph()) {
         let mut wanted: BTreeMap<NoderoleId, usize> = BTreeMap::new();
-        for way in every_way(&items) {
+        for way in every_path(&items) {
             let longest = wanted.entry(way[way.len() - 1]).or_default();
             *longest = (*longest).max(way.len());
         }

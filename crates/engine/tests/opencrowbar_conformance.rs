@@ -342,7 +342,7 @@ fn hard_edge_through_barrier_overrides_soft_edge() {
             role,
             rank: 0,
             parents,
-            why: Why::Asked { edit: 1 },
+            why: Why::Requested { edit: 1 },
         }
     };
     let to = |role: &Role, kind| EdgeDoc { parent: key(role.name.as_str()).id(PHANTOM), kind };

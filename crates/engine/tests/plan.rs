@@ -208,8 +208,11 @@ fn bind_adds_required_roles_with_reason() {
         effects.bound.iter().map(|b| (b.rank, b.parents.len())).collect::<Vec<_>>(),
         [(0, 0), (1, 1), (2, 2)]
     );
-    assert_eq!(effects.bound[0].why, Why::Brought { edit: 1, by: name("runtime"), implicit: true });
-    assert_eq!(effects.bound[2].why, Why::Asked { edit: 1 });
+    assert_eq!(
+        effects.bound[0].why,
+        Why::Required { edit: 1, by: name("runtime"), implicit: true }
+    );
+    assert_eq!(effects.bound[2].why, Why::Requested { edit: 1 });
     assert_eq!((effects.moved[0].from, effects.moved[0].to), (SYSTEM, WEB));
     assert_eq!(effects.roles.len(), 3, "roles that come along can be bound there from now on");
 }
@@ -306,7 +309,7 @@ fn bind_of_bound_role_only_requests_it() {
     let reasons = |effects: &Effects| -> Vec<(String, Why)> {
         effects.bound.iter().map(|b| (b.noderole.to_string(), b.why.clone())).collect()
     };
-    let asked = |role: &str, edit| (role.to_owned(), Why::Asked { edit });
+    let asked = |role: &str, edit| (role.to_owned(), Why::Requested { edit });
     let effects = world.effects(&[app.clone(), runtime.clone(), runtime.clone()]);
     assert_eq!(effects.refused, []);
     assert_eq!(reasons(&effects), [asked("runtime", 3), asked("app", 1)]);
@@ -317,7 +320,7 @@ fn bind_of_bound_role_only_requests_it() {
     let list = Edit::BindNodes(edit::BindNodes { deployment: WEB, role: name("runtime"), nodes });
     let effects = world.effects(&[app.clone(), list]);
     assert_eq!(effects.refused.len(), 1);
-    let brought = Why::Brought { edit: 1, by: name("app"), implicit: false };
+    let brought = Why::Required { edit: 1, by: name("app"), implicit: false };
     assert_eq!(reasons(&effects)[0].1, brought);
 
     // Data that an edit in between sets stays.
@@ -381,7 +384,7 @@ fn removals_of_one_request_follow_the_graph() {
 }
 
 #[test]
-fn edits_of_other_kinds_keep_their_place() {
+fn edits_of_other_kinds_keep_their_order() {
     let world = World::of(vec![role("base", &[]), role("app", &["base"]), role("other", &[])]);
     let again = |name: &str| DeploymentName::parse(name).unwrap();
     let new = Edit::CreateDeployment(edit::CreateDeployment {
@@ -522,7 +525,7 @@ fn new_deployment_accepts_bindings_immediately() {
     let skeleton = world.skeleton();
     let covers = |scope: DeploymentId, earlier: Option<&Edit>, edit: Edit| {
         let mut within = ScopeChecker::new(&skeleton, scope);
-        earlier.into_iter().for_each(|earlier| within.take_in(earlier));
+        earlier.into_iter().for_each(|earlier| within.record(earlier));
         within.covers(&edit)
     };
     assert!(covers(WEB, Some(&create), bind(id, 1, "app")));
@@ -722,9 +725,9 @@ fn needed_noderole_requires_replacement_or_dependents() {
         .collect();
     assert_eq!(gone, ["app@2", "app@3", "db@1"].map(String::from).into());
     let db = effects.unbound.iter().find(|u| u.noderole.role == name("db")).unwrap();
-    assert_eq!(db.why, Why::Asked { edit: 1 });
+    assert_eq!(db.why, Why::Requested { edit: 1 });
     let app = effects.unbound.iter().find(|u| u.noderole.role == name("app")).unwrap();
-    assert_eq!(app.why, Why::Brought { edit: 1, by: name("db"), implicit: false });
+    assert_eq!(app.why, Why::Required { edit: 1, by: name("db"), implicit: false });
 
     world.commit(&[bind(WEB, 4, "db")]);
     let effects = world.effects(&[unbind(1, "db", false)]);
@@ -859,8 +862,8 @@ fn slice_rerun_includes_descendants_in_deployment() {
         ["db@1", "app@2", "app@3", "top@3"],
         "in the order in which they run; not the db of system"
     );
-    assert_eq!(effects.reruns[0].why, Why::Asked { edit: 1 });
-    assert_eq!(effects.reruns[3].why, Why::Brought { edit: 1, by: name("app"), implicit: false });
+    assert_eq!(effects.reruns[0].why, Why::Requested { edit: 1 });
+    assert_eq!(effects.reruns[3].why, Why::Required { edit: 1, by: name("app"), implicit: false });
     assert_eq!(refusal(&world, slice(&["db"], "")).0, "no_reason");
     assert_eq!(refusal(&world, slice(&["nobody"], "x")).0, "nothing_to_rerun");
     assert_eq!(refusal(&world, slice(&[], "x")).0, "no_roles");
@@ -1023,7 +1026,7 @@ fn above(world: &World, n: u128, role: &str) -> Vec<String> {
     let (_, noderole) = world.blueprint.noderole(node(n), &NoderoleKey::first(name(role))).unwrap();
     let skeleton = world.skeleton();
     let above = noderole.parents.iter().map(|edge| {
-        let (node, key) = skeleton.place(edge.parent).unwrap();
+        let (node, key) = skeleton.location(edge.parent).unwrap();
         format!(
             "{key}@{}{}",
             node.0.as_u128() - 100,
@@ -1069,7 +1072,7 @@ fn soft_order_moves_to_next_parent() {
 }
 
 #[test]
-fn owners_of_wanted_attributes_become_parents() {
+fn owners_of_read_attributes_become_parents() {
     let attrib = |text: &str| AttribName::parse(text).unwrap();
     let owned: Attrib = serde_json::from_value(json!({"name": "port", "map": ["port"]})).unwrap();
     let owner = Role { attribs: vec![owned], ..role("owner", &[]) };
@@ -1414,7 +1417,7 @@ fn visible_barclamps_cannot_share_role_name() {
 }
 
 #[test]
-fn nearer_pin_hides_whole_inherited_version() {
+fn nearer_pin_hides_inherited_version() {
     let attrib = |text: &str| AttribName::parse(text).unwrap();
     let owned: Attrib = serde_json::from_value(json!({"name": "port", "map": ["port"]})).unwrap();
     let owner = Role { attribs: vec![owned], ..role("owner", &[]) };
@@ -1590,7 +1593,7 @@ fn unpinned_deployment_inherits_ancestor_version() {
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&told.barclamp];
     assert_eq!(
         (told.deployment, told.from, told.to, &told.why),
-        (WEB, two, Some(one), &Why::Asked { edit: 1 })
+        (WEB, two, Some(one), &Why::Requested { edit: 1 })
     );
     assert!(!effects.is_empty() && world.blueprint.deployments[&WEB].doc.barclamps.is_empty());
     let documents = changes(&before.root(), &world.blueprint.root());

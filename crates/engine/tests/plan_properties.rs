@@ -41,7 +41,7 @@ use engine::plan::effects::{Bound, Why};
 use engine::plan::ground::versions;
 use engine::plan::lift::{RoleDropPreview, lift};
 use engine::plan::resolve::phantom_fqdn;
-use engine::plan::restore::{Restore, RestoreInput, State, Wanted, restore};
+use engine::plan::restore::{Goal, Restore, RestoreInput, State, restore};
 use engine::plan::{
     Edit, Effects, Ground, Grounded, NumberedEdit, edit, materialize, order, resolve,
 };
@@ -1047,7 +1047,7 @@ fn declared_role_is_never_added_elsewhere() {
         let named: BTreeSet<RoleName> = declared.iter().map(|(r, _)| name(*r)).collect();
         let elsewhere = |effects: &Effects| {
             let mut bound = effects.bound.iter();
-            let brought = |b: &Bound| matches!(b.why, Why::Brought { implicit: false, .. });
+            let brought = |b: &Bound| matches!(b.why, Why::Required { implicit: false, .. });
             bound.any(|b| named.contains(&b.noderole.role) && brought(b))
         };
         let positions = order(&world.skeleton(), &world.catalog, &[], &edits);
@@ -1152,7 +1152,7 @@ fn dropped(
         .iter()
         .filter(|b| b.why.edit() >= first && !drafted.contains(&b.id))
         .collect();
-    let binds = |seq: u32| new.iter().any(|b| b.why == Why::Asked { edit: seq });
+    let binds = |seq: u32| new.iter().any(|b| b.why == Why::Requested { edit: seq });
     let mut after = world.clone();
     after.take(&effects);
     let already = |id: NodeId| {
@@ -1181,12 +1181,12 @@ fn dropped(
     for bound in &new {
         let above = bound.parents.iter().filter_map(|edge| levels.get(&edge.parent)).max();
         levels.insert(bound.id, above.map_or(0, |level| level + 1));
-        let Why::Brought { by, implicit, .. } = &bound.why else { continue };
+        let Why::Required { by, implicit, .. } = &bound.why else { continue };
         let why = format!("required by {by}{}", if *implicit { ", implicit" } else { "" });
         let known = told.brings.iter().position(|b| b.role == bound.noderole.role && b.why == why);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
-            told.brings.push(engine::plan::lift::Brought {
+            told.brings.push(engine::plan::lift::AddedRole {
                 role,
                 nodes: Vec::new(),
                 count: 0,
@@ -1287,22 +1287,22 @@ fn restore_is_complete_or_reports_differences() {
         let mut within = ScopeChecker::new(&skeleton, deployment(d));
         for edit in &edits {
             prop_assert!(within.covers(edit), "{:?}", edit);
-            within.take_in(edit);
+            within.record(edit);
         }
         let mut back = now.clone();
         back.take(&effects);
         back.check()?;
         let back = back.state(d).unwrap();
-        let wanted: BTreeSet<&Wanted> = missing.iter().map(|m| &m.wanted).collect();
-        let named = |of: Wanted| wanted.contains(&of);
+        let wanted: BTreeSet<&Goal> = missing.iter().map(|m| &m.wanted).collect();
+        let named = |of: Goal| wanted.contains(&of);
         for (at, noderole) in &was.noderoles {
             let same = back.noderoles.get(at) == Some(noderole);
-            prop_assert_eq!(same, !named(Wanted::Noderole(at.0, at.1.clone())), "{:?}", at);
+            prop_assert_eq!(same, !named(Goal::Noderole(at.0, at.1.clone())), "{:?}", at);
         }
         for at in back.noderoles.keys() {
             prop_assert_eq!(
                 was.noderoles.contains_key(at),
-                !named(Wanted::WithoutNoderole(at.0, at.1.clone())),
+                !named(Goal::WithoutNoderole(at.0, at.1.clone())),
                 "{:?}",
                 at
             );
@@ -1310,7 +1310,7 @@ fn restore_is_complete_or_reports_differences() {
         for (role, content) in &was.roles {
             prop_assert_eq!(
                 back.roles.get(role) == Some(content),
-                !named(Wanted::Role(role.clone())),
+                !named(Goal::Role(role.clone())),
                 "{}",
                 role
             );
@@ -1318,20 +1318,20 @@ fn restore_is_complete_or_reports_differences() {
         for role in back.roles.keys() {
             prop_assert_eq!(
                 was.roles.contains_key(role),
-                !named(Wanted::WithoutRole(role.clone())),
+                !named(Goal::WithoutRole(role.clone())),
                 "{}",
                 role
             );
         }
         for node in &was.nodes {
-            prop_assert_eq!(back.nodes.contains(node), !named(Wanted::Node(*node)), "{}", node);
+            prop_assert_eq!(back.nodes.contains(node), !named(Goal::Node(*node)), "{}", node);
         }
         prop_assert!(missing.iter().all(|m| !m.reason.is_empty()), "each with its reason");
         prop_assert_eq!(
             was.versions == back.versions,
             !missing
                 .iter()
-                .any(|m| matches!(m.wanted, Wanted::Version(_) | Wanted::WithoutBarclamp(_)))
+                .any(|m| matches!(m.wanted, Goal::Version(_) | Goal::WithoutBarclamp(_)))
         );
         if missing.is_empty() {
             // Compares by hash, like documents. Nodes that joined since stay.

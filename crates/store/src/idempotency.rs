@@ -21,7 +21,7 @@ use crate::entity::idempotency;
 /// The lifetime of a claim without an answer or renewal. A longer request has to renew its claim.
 pub const LEASE: Duration = Duration::from_secs(120);
 /// The retention of answers.
-pub const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+pub const RETENTION: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of rows that one round deletes.
 pub const DELETE_BATCH: i64 = 1_000;
 /// The maximum number of keys per person. Old keys are not deleted for new ones.
@@ -46,7 +46,7 @@ pub enum OmitReason {
 
 /// A stored answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredResponse {
     pub status: u16,
     pub headers: Value,
     /// The body, or the reason why it is not stored.
@@ -59,7 +59,7 @@ pub enum Claimed {
     /// Execute the request, then call [`store_response`] or [`release_key`] with this id.
     Yours(Uuid),
     /// The request was answered before.
-    Completed(Kept),
+    Completed(StoredResponse),
     /// Another server executes the request, for at most this number of seconds.
     UnderWay(u64),
     /// The key was used for another request.
@@ -91,7 +91,7 @@ pub async fn claim_key(connection: &mut PgConnection, key: &Key) -> Result<Claim
         .bind(key.request.as_slice())
         .bind(claim)
         .bind(LEASE.as_secs_f64())
-        .bind(KEPT.as_secs_f64())
+        .bind(RETENTION.as_secs_f64())
         .bind(MAX_KEYS)
         .fetch_optional(&mut *connection)
         .await?;
@@ -112,7 +112,7 @@ pub async fn claim_key(connection: &mut PgConnection, key: &Key) -> Result<Claim
         _ => OmitReason::TooLarge,
     };
     let headers = row.headers.unwrap_or_default();
-    Ok(Claimed::Completed(Kept {
+    Ok(Claimed::Completed(StoredResponse {
         status: status.unsigned_abs(),
         headers,
         body: row.body.ok_or(withheld),
@@ -131,10 +131,10 @@ async fn claim_result_without_row(
     )
     .bind(person.0)
     .bind(MAX_KEYS)
-    .bind(KEPT.as_secs_f64())
+    .bind(RETENTION.as_secs_f64())
     .fetch_one(connection)
     .await?;
-    let left = left.unwrap_or_default().clamp(1.0, KEPT.as_secs_f64()).ceil() as u64;
+    let left = left.unwrap_or_default().clamp(1.0, RETENTION.as_secs_f64()).ceil() as u64;
     Ok(if count < MAX_KEYS { Claimed::UnderWay(1) } else { Claimed::TooMany(left) })
 }
 
@@ -165,7 +165,7 @@ pub async fn store_response(
     connection: &mut PgConnection,
     key: &Key,
     claim: Uuid,
-    response: &Kept,
+    response: &StoredResponse,
 ) -> Result<bool, StoreError> {
     let (body, withheld) = match &response.body {
         Ok(body) => (Some(body.clone()), None),
@@ -200,7 +200,7 @@ pub async fn delete_expired_keys(pool: &PgPool) -> Result<u64, StoreError> {
         "DELETE FROM idempotency WHERE (person_id, key) IN (SELECT person_id, key FROM idempotency \
          WHERE claimed_at < now() - make_interval(secs => $1) ORDER BY claimed_at LIMIT $2 FOR UPDATE SKIP LOCKED)",
     )
-    .bind(KEPT.as_secs_f64())
+    .bind(RETENTION.as_secs_f64())
     .bind(DELETE_BATCH)
     .execute(pool)
     .await?;

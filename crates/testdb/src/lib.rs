@@ -272,11 +272,11 @@ impl Cluster {
         let content = migrations::content();
         let name = format!("gantry_template_{}", &content[..16]);
         let mut admin = self.connect().await?;
-        if self.is_there(&mut admin, &name).await? {
+        if self.exists(&mut admin, &name).await? {
             return Ok(name);
         }
         sqlx::query("SELECT pg_advisory_lock($1)").bind(TEMPLATE_LOCK).execute(&mut admin).await?;
-        if !self.is_there(&mut admin, &name).await? {
+        if !self.exists(&mut admin, &name).await? {
             self.create_template(&mut admin, &name)
                 .await
                 .context("making the migrated template")?;
@@ -285,7 +285,7 @@ impl Cluster {
         Ok(name)
     }
 
-    async fn is_there(&self, admin: &mut PgConnection, name: &str) -> Result<bool> {
+    async fn exists(&self, admin: &mut PgConnection, name: &str) -> Result<bool> {
         let sql = "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)";
         Ok(sqlx::query_scalar(sql).bind(name).fetch_one(admin).await?)
     }

@@ -626,7 +626,7 @@ impl World {
     }
 
     /// Waits until a statement is blocked by a lock.
-    pub async fn somebody_waits(&self) {
+    pub async fn has_lock_waiter(&self) {
         let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
                    WHERE NOT l.granted AND a.datname = current_database())";
         for _ in 0..1000 {

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn unreadable_url_gets_no_checkpoint_and_a_storing_one_does() {
+    async fn checkpoint_needs_a_url_that_stores() {
         let world = World::new().await;
         world.grow().await;
         let key = SigningKey::read(&world.pem).unwrap();

@@ -126,7 +126,7 @@ mod tests {
 
     use crate::http::connections::*;
 
-    const ASKED: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
     /// A server with one answer that reports the client's address.
     async fn serving(bounds: Bounds) -> (SocketAddr, CancellationToken, JoinHandle<()>) {
@@ -163,7 +163,7 @@ mod tests {
             );
         }
         let mut asks = TcpStream::connect(address).await.expect("a connection");
-        let answer = response_to(&mut asks, ASKED).await;
+        let answer = response_to(&mut asks, REQUEST).await;
         assert!(
             answer.starts_with("HTTP/1.1 200 ")
                 && answer.ends_with(&asks.local_addr().expect("one").to_string()),
@@ -192,10 +192,11 @@ mod tests {
         let (address, _stopping, _served) =
             serving(Bounds { at_once: 1, ..Bounds::default() }).await;
         let mut first = TcpStream::connect(address).await.expect("a connection");
-        assert!(response_to(&mut first, ASKED).await.starts_with("HTTP/1.1 200 "));
+        assert!(response_to(&mut first, REQUEST).await.starts_with("HTTP/1.1 200 "));
         let mut second = TcpStream::connect(address).await.expect("the system's queue takes it");
         let waits =
-            tokio::time::timeout(Duration::from_millis(200), response_to(&mut second, ASKED)).await;
+            tokio::time::timeout(Duration::from_millis(200), response_to(&mut second, REQUEST))
+                .await;
         assert!(waits.is_err(), "{waits:?}");
         drop(first);
         let mut read = vec![0; 1_000];
@@ -207,7 +208,7 @@ mod tests {
     async fn shutdown_ignores_idle_connections() {
         let (address, stopping, served) = serving(Bounds::default()).await;
         let mut idle = TcpStream::connect(address).await.expect("a connection");
-        assert!(response_to(&mut idle, ASKED).await.starts_with("HTTP/1.1 200 "));
+        assert!(response_to(&mut idle, REQUEST).await.starts_with("HTTP/1.1 200 "));
         stopping.cancel();
         tokio::time::timeout(Duration::from_secs(10), served)
             .await

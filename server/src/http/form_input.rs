@@ -42,7 +42,7 @@ const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
 ];
 
 /// Adds the input of a rejected form to the redirect.
-pub(crate) async fn keep(request: Request, next: Next) -> Response {
+pub(crate) async fn keep_input(request: Request, next: Next) -> Response {
     let Some(names) = retained_fields(&request) else { return next.run(request).await };
     let (parts, body) = request.into_parts();
     let Ok(form) = to_bytes(body, MOST).await else {
@@ -67,10 +67,10 @@ fn retained_fields(request: &Request) -> Option<&'static [&'static str]> {
     let text = |name: header::HeaderName| {
         request.headers().get(name).and_then(|value| value.to_str().ok())
     };
-    let wants_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
+    let expects_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
     let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
     let is_within_limit = said.is_some_and(|length| length <= MOST);
-    (request.method() == Method::POST && wants_page && is_within_limit).then_some(names)
+    (request.method() == Method::POST && expects_page && is_within_limit).then_some(names)
 }
 
 /// The input of these fields as query parameters.

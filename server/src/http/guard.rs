@@ -152,7 +152,11 @@ fn head_size(request: &Request) -> usize {
 }
 
 /// Adds the default headers to a response.
-pub(crate) async fn carry(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn add_headers(
+    State(state): State<AppState>,
+    request: Request,
+    next: Next,
+) -> Response {
     let mut answer = next.run(request).await;
     let headers = answer.headers_mut();
     for (name, value) in SECURITY_HEADERS {

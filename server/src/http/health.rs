@@ -25,7 +25,7 @@ pub(crate) const PROBE_PATHS: [&str; 3] = [LIVENESS_PATH, READINESS_PATH, METRIC
 const ANSWER: Duration = Duration::from_secs(2);
 
 /// The process is alive.
-pub(crate) async fn lives() -> &'static str {
+pub(crate) async fn is_alive() -> &'static str {
     "lives\n"
 }
 

@@ -33,7 +33,8 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use store::StoreError;
 use store::idempotency::{
-    Claimed, Kept, Key, LEASE, OmitReason, claim_key, release_key, renew_claim, store_response,
+    Claimed, Key, LEASE, OmitReason, StoredResponse, claim_key, release_key, renew_claim,
+    store_response,
 };
 use tokio_util::task::AbortOnDropHandle;
 use uuid::Uuid;
@@ -171,7 +172,7 @@ fn word(headers: &HeaderMap) -> Result<String, Problem> {
     })
 }
 
-fn again(kept: Kept) -> Response {
+fn again(kept: StoredResponse) -> Response {
     let mut answer = match kept.body {
         Ok(body) => {
             let status = StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK);
@@ -224,8 +225,11 @@ async fn note(
         false if bytes.len() > MOST => Err(OmitReason::TooLarge),
         false => Ok(bytes.to_vec()),
     };
-    let kept =
-        Kept { status: parts.status.as_u16(), headers: Value::Object(pairs.collect()), body };
+    let kept = StoredResponse {
+        status: parts.status.as_u16(),
+        headers: Value::Object(pairs.collect()),
+        body,
+    };
     let noted = async {
         let mut connection = state.control.store().pool().acquire().await?;
         match parts.status.is_success() {

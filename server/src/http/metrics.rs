@@ -23,7 +23,7 @@ use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use control::{Numbers, WorkerLoad};
+use control::{MetricValues, WorkerLoad};
 use engine::Hash;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, LabelValueEncoder};
@@ -284,7 +284,7 @@ pub(crate) async fn collect(
 /// Metrics from the database.
 #[derive(Clone)]
 struct DatabaseNumbers {
-    numbers: Numbers,
+    numbers: MetricValues,
     workers: Vec<WorkerLoad>,
 }
 
@@ -309,7 +309,7 @@ async fn numbers(state: &AppState) -> Option<DatabaseNumbers> {
 fn database_registry(numbers: &DatabaseNumbers) -> Registry {
     let mut to = Registry::with_prefix("gantry");
     register_workers(&mut to, &numbers.workers);
-    let Numbers { tally, steps } = &numbers.numbers;
+    let MetricValues { tally, steps } = &numbers.numbers;
     let mut register_by_state = |name: &str, help: &str, states: &[(&'static str, i64)]| {
         let family = Family::<StateLabel, Gauge>::default();
         for (state, count) in states {

@@ -408,7 +408,7 @@ pub(crate) async fn add_admin_contacts(state: &AppState, mut answer: Response) -
 
 /// Converts every error response to the standard format.
 pub(crate) async fn shape(request: Request, next: Next) -> Response {
-    let wants_page = wants_page(&request);
+    let expects_page = expects_page(&request);
     let mut answer = next.run(request).await;
     let status = answer.status();
     let known = answer.extensions().get::<Refusal>().cloned();
@@ -430,12 +430,12 @@ pub(crate) async fn shape(request: Request, next: Next) -> Response {
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, www_authenticate(known.as_ref()));
     }
     let refusal = match known {
-        Some(refusal) if !wants_page => refusal.for_api_clients(),
+        Some(refusal) if !expects_page => refusal.for_api_clients(),
         Some(refusal) => refusal,
         None if has_custom_body(answer.headers()) => return answer,
         None => Refusal(problem_for_response(status, answer.headers())),
     };
-    let mut formatted = match wants_page {
+    let mut formatted = match expects_page {
         true => (status, Html(page(&refusal.0))).into_response(),
         false => refusal.into_response(),
     };
@@ -459,7 +459,7 @@ fn has_custom_body(headers: &HeaderMap) -> bool {
 
 /// Whether a browser navigates to a page, as opposed to an API client or a script that fetches
 /// data.
-pub(crate) fn wants_page(request: &Request) -> bool {
+pub(crate) fn expects_page(request: &Request) -> bool {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD | Method::POST);
     let accepts = request.headers().get(header::ACCEPT).and_then(|value| value.to_str().ok());
     reads
@@ -499,7 +499,7 @@ mod tests {
     use crate::http::problems::*;
 
     #[derive(Debug, serde::Deserialize)]
-    struct Wanted {
+    struct TestBody {
         #[expect(dead_code, reason = "only read to fail")]
         edits: Vec<Inner>,
     }
@@ -520,7 +520,7 @@ mod tests {
         ];
         let problems: Vec<_> = cases
             .iter()
-            .map(|text| read_json::<Wanted>(text.as_bytes()).expect_err("a refusal").0)
+            .map(|text| read_json::<TestBody>(text.as_bytes()).expect_err("a refusal").0)
             .collect();
         insta::assert_yaml_snapshot!(problems);
         let deep = "[".repeat(100_000);
@@ -542,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn rust_types_are_described_in_words() {
+    fn rust_types_are_described_as_text() {
         for (said, told) in [
             (
                 "invalid type: integer `7`, expected struct NodeRequest",
@@ -592,7 +592,7 @@ mod tests {
 
     /// Uses the library itself, so that a change of its messages is noticed.
     #[test]
-    fn invalid_json_is_described_in_words() {
+    fn invalid_json_is_described_as_text() {
         for (sent, told) in [
             (r#"{"a": }"#, "a value is missing"),
             ("nothing", "expected true, false, null or a string in quotation marks"),

@@ -23,7 +23,7 @@ use control::people::{Actor, ClientInfo};
 
 use crate::AppState;
 use crate::http::access_log::RequestPerson;
-use crate::http::problems::{Refusal, wants_page};
+use crate::http::problems::{Refusal, expects_page};
 
 /// The authenticated client of a request, set by the session middleware. `None` if it is not signed
 /// in.
@@ -100,7 +100,7 @@ fn require_password_set(request: &Request, actor: Option<&Actor>) -> Option<Resp
     if path == addresses::ACCOUNT || PATHS_BEFORE_PASSWORD.contains(&path) {
         return None;
     }
-    Some(match wants_page(request) {
+    Some(match expects_page(request) {
         true => Redirect::to(addresses::SET_PASSWORD).into_response(),
         false => Refusal(refused).into_response(),
     })
@@ -133,7 +133,7 @@ fn require_second_factor(request: &Request, actor: Option<&Actor>) -> Option<Res
         return None;
     }
     let place = request.uri().path_and_query().map(|place| place.as_str()).unwrap_or_default();
-    Some(match wants_page(request) {
+    Some(match expects_page(request) {
         true => Redirect::to(&addresses::second_factor_with_next(place)).into_response(),
         false => Refusal(refused).into_response(),
     })
@@ -196,7 +196,7 @@ pub(crate) async fn authenticate(
 pub(crate) async fn redirect_to_sign_in(request: Request, next: Next) -> Response {
     let signed_in = request.extensions().get::<RequestActor>().is_some_and(|who| who.0.is_some());
     let path = request.uri().path();
-    if signed_in || path == addresses::SIGN_IN || !wants_page(&request) {
+    if signed_in || path == addresses::SIGN_IN || !expects_page(&request) {
         return next.run(request).await;
     }
     match request.uri().path_and_query().map(|place| place.as_str()) {

@@ -3,7 +3,7 @@
 //! One task reads the journal from its last position and sends each event to all streams through a
 //! ring ([`broadcast`]). NOTIFY wakes it on a connection of its own. It also polls every
 //! [`POLL_INTERVAL`], so a lost notification only costs time. While committed events wait for an
-//! older transaction, it polls again soon ([`HELD_BACK_RETRY`]).
+//! older transaction, it polls again soon ([`HORIZON_RETRY`]).
 //!
 //! A stream must neither miss an event nor get one twice. It joins the ring *first* and *then*
 //! reads the journal from its own position to the end. An event that this read does not return is
@@ -42,7 +42,7 @@ const POLL_INTERVAL: Duration = Duration::from_secs(3);
 const BATCH_WINDOW: Duration = Duration::from_millis(20);
 /// Delay before the next poll while events wait for an older transaction. It doubles each time, up
 /// to [`POLL_INTERVAL`].
-const HELD_BACK_RETRY: Duration = Duration::from_millis(20);
+const HORIZON_RETRY: Duration = Duration::from_millis(20);
 /// Delay before a retry while the database is unavailable.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Maximum time that a stream waits for the first position of the feed.
@@ -177,7 +177,7 @@ impl Feed {
 
 impl Listening {
     /// The position up to which all events were sent.
-    pub(crate) fn place(&self) -> Position {
+    pub(crate) fn position(&self) -> Position {
         self.place
     }
 
@@ -249,14 +249,14 @@ impl Reader {
         self.find_position().await?;
         // A send fails only without subscribers. This applies to all sends here.
         let _ = self.logs.send(LogGrowth::Unknown);
-        let mut soon = HELD_BACK_RETRY;
+        let mut soon = HORIZON_RETRY;
         loop {
-            let held_back = self.read_new_entries().await?;
-            let wait = if held_back { soon } else { POLL_INTERVAL };
-            soon = if held_back { (soon * 2).min(POLL_INTERVAL) } else { HELD_BACK_RETRY };
+            let is_delayed = self.read_new_entries().await?;
+            let wait = if is_delayed { soon } else { POLL_INTERVAL };
+            soon = if is_delayed { (soon * 2).min(POLL_INTERVAL) } else { HORIZON_RETRY };
             let mut grown = BTreeMap::new();
             if let Ok(heard) = timeout(wait, wake.try_recv()).await {
-                soon = HELD_BACK_RETRY;
+                soon = HORIZON_RETRY;
                 self.note(&mut grown, heard?);
                 let until = Instant::now() + BATCH_WINDOW;
                 while let Ok(heard) = timeout_at(until, wake.try_recv()).await {
@@ -314,7 +314,7 @@ impl Reader {
             }
             self.place.send_replace(part.next);
             if !part.more {
-                return Ok(part.held_back);
+                return Ok(part.is_delayed);
             }
         }
     }

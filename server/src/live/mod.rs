@@ -63,7 +63,7 @@ impl Default for StreamIntervals {
 /// Parameters of a stream.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Wanted {
+pub(crate) struct StreamQuery {
     /// Comma-separated list of topics to receive. Default: all topics except the growth of logs.
     topics: String,
     /// Return events after this one: the id of an event, or the cursor of a page's data.
@@ -74,7 +74,7 @@ pub(crate) struct Wanted {
 pub(crate) async fn events(
     State(state): State<AppState>,
     SignedIn(actor): SignedIn,
-    QueryParams(wanted): QueryParams<Wanted>,
+    QueryParams(wanted): QueryParams<StreamQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     actor.require(Permission::Viewer)?;
@@ -151,7 +151,7 @@ impl Topics {
         }
     }
 
-    fn want(&self, entry: &Entry<Live>) -> bool {
+    fn matches(&self, entry: &Entry<Live>) -> bool {
         self.0.is_empty() || entry.topic.parse().is_ok_and(|topic| self.0.contains(&topic))
     }
 
@@ -172,7 +172,7 @@ struct Logs {
 
 impl Logs {
     /// Queries the current lengths. On an error, the next growth reports them.
-    async fn look(&mut self, state: &AppState) -> Vec<Live> {
+    async fn current_lengths(&mut self, state: &AppState) -> Vec<Live> {
         let now = store::events::lengths(state.control.store().pool(), &self.runs)
             .await
             .unwrap_or_default();
@@ -206,7 +206,7 @@ impl Logs {
                 }],
                 None => Vec::new(),
             },
-            LogGrowth::Unknown => self.look(state).await,
+            LogGrowth::Unknown => self.current_lengths(state).await,
         }
     }
 }
@@ -221,7 +221,7 @@ fn stream(
     async_stream::stream! {
         let (mut heartbeat, mut still) = (every(state.stream_intervals.heartbeat), every(state.stream_intervals.session_check));
         // Shows at once that the connection works, and its position.
-        yield Ok(beat(events.place()));
+        yield Ok(beat(events.position()));
         if let Some(told) = first {
             yield Ok(message(&told));
         }
@@ -243,7 +243,7 @@ fn stream(
                 // An error counts as no. The page reconnects when the database answers again.
                 StreamEvent::SessionCheck if state.people.can_still_view(&actor).await != Ok(true) => break,
                 StreamEvent::SessionCheck => {}
-                StreamEvent::Heartbeat => yield Ok(beat(events.place())),
+                StreamEvent::Heartbeat => yield Ok(beat(events.position())),
                 StreamEvent::FeedMessage(Ok(Some(told))) => {
                     for told in told.iter().filter(|told| sieve.accepts(told)) {
                         logs.learn(told);
@@ -292,7 +292,7 @@ impl EventFilter {
         let again = self.last.as_ref().is_some_and(|last| {
             last.position.xid == entry.position.xid && last.event == entry.event
         });
-        if again || !self.topics.want(entry) {
+        if again || !self.topics.matches(entry) {
             return false;
         }
         self.last = Some(Arc::clone(entry));

@@ -28,7 +28,7 @@ const ENCODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 
 /// The files, by their path without the leading slash.
 #[derive(Debug)]
-pub struct Carried(BTreeMap<&'static str, File>);
+pub struct EmbeddedFiles(BTreeMap<&'static str, File>);
 
 #[derive(Debug)]
 struct File {
@@ -37,7 +37,7 @@ struct File {
     kind: HeaderValue,
 }
 
-impl Carried {
+impl EmbeddedFiles {
     /// The embedded site, if the program was built with one.
     pub fn inside() -> Option<Self> {
         inside().map(Self::of)
@@ -141,7 +141,7 @@ mod tests {
             .iter()
             .map(|(name, value)| (name.clone(), HeaderValue::from_static(value)))
             .collect();
-        Carried::of(&FIXTURE).answer(&Method::GET, path, &asked)
+        EmbeddedFiles::of(&FIXTURE).answer(&Method::GET, path, &asked)
     }
 
     fn coding(accepted: &'static str) -> Option<String> {

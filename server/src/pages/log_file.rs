@@ -36,13 +36,13 @@ pub(crate) async fn download(
     let tag = run.run.ended.is_some().then(|| format!("\"{id}-{length}\""));
     let wanted = part(&headers, length, tag.as_deref());
     let mut answer = match &wanted {
-        Wanted::Nothing => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
-        Wanted::Whole => {
+        RequestedPart::Nothing => StatusCode::RANGE_NOT_SATISFIABLE.into_response(),
+        RequestedPart::Whole => {
             let place = downloads::take(&state, actor.person)?;
             downloads::body(place, bytes(state.control.store().clone(), id, 0..length))
                 .into_response()
         }
-        Wanted::Partial(range) => {
+        RequestedPart::Partial(range) => {
             let place = downloads::take(&state, actor.person)?;
             let body =
                 downloads::body(place, bytes(state.control.store().clone(), id, range.clone()));
@@ -57,12 +57,12 @@ pub(crate) async fn download(
     };
     put(header::ACCEPT_RANGES, "bytes".to_owned());
     match wanted {
-        Wanted::Nothing => {
+        RequestedPart::Nothing => {
             put(header::CONTENT_RANGE, format!("bytes */{length}"));
             return Ok(answer);
         }
-        Wanted::Whole => put(header::CONTENT_LENGTH, length.to_string()),
-        Wanted::Partial(range) => {
+        RequestedPart::Whole => put(header::CONTENT_LENGTH, length.to_string()),
+        RequestedPart::Partial(range) => {
             put(header::CONTENT_RANGE, format!("bytes {}-{}/{length}", range.start, range.end - 1));
             put(header::CONTENT_LENGTH, (range.end - range.start).to_string());
         }
@@ -77,7 +77,7 @@ pub(crate) async fn download(
 
 /// The requested part of a log.
 #[derive(Debug, PartialEq, Eq)]
-enum Wanted {
+enum RequestedPart {
     Whole,
     Partial(Range<u64>),
     /// A range after the end of the log.
@@ -85,32 +85,36 @@ enum Wanted {
 }
 
 /// Parses `Range`. An invalid header, or one with several ranges, is ignored (RFC 9110, 14.2).
-fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> Wanted {
+fn part(headers: &HeaderMap, length: u64, tag: Option<&str>) -> RequestedPart {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
-    let Some(asked) = text(header::RANGE) else { return Wanted::Whole };
+    let Some(asked) = text(header::RANGE) else { return RequestedPart::Whole };
     if text(header::IF_RANGE).is_some_and(|of| Some(of) != tag) {
-        return Wanted::Whole;
+        return RequestedPart::Whole;
     }
     let read = match parse_range_header(asked) {
         Ok(read) => read.ranges,
         // A suffix of zero bytes is valid and can't be satisfied.
-        Err(RangeUnsatisfiableError::ZeroSuffix) => return Wanted::Nothing,
-        Err(_) => return Wanted::Whole,
+        Err(RangeUnsatisfiableError::ZeroSuffix) => return RequestedPart::Nothing,
+        Err(_) => return RequestedPart::Whole,
     };
-    let [range] = read.as_slice() else { return Wanted::Whole };
+    let [range] = read.as_slice() else { return RequestedPart::Whole };
     // Not via the library's `validate`: it rejects ranges that must be ignored, and a suffix longer
     // than the log.
     match (range.start, range.end) {
-        (StartPosition::Index(first), EndPosition::Index(last)) if last < first => Wanted::Whole,
-        (StartPosition::Index(first), _) if first >= length => Wanted::Nothing,
-        (StartPosition::Index(first), EndPosition::Index(last)) => {
-            Wanted::Partial(first..length.min(last.saturating_add(1)))
+        (StartPosition::Index(first), EndPosition::Index(last)) if last < first => {
+            RequestedPart::Whole
         }
-        (StartPosition::Index(first), EndPosition::LastByte) => Wanted::Partial(first..length),
+        (StartPosition::Index(first), _) if first >= length => RequestedPart::Nothing,
+        (StartPosition::Index(first), EndPosition::Index(last)) => {
+            RequestedPart::Partial(first..length.min(last.saturating_add(1)))
+        }
+        (StartPosition::Index(first), EndPosition::LastByte) => {
+            RequestedPart::Partial(first..length)
+        }
         // An empty log has no range that could be named.
-        (StartPosition::FromLast(_), _) if length == 0 => Wanted::Whole,
+        (StartPosition::FromLast(_), _) if length == 0 => RequestedPart::Whole,
         (StartPosition::FromLast(count), _) => {
-            Wanted::Partial(length.saturating_sub(count)..length)
+            RequestedPart::Partial(length.saturating_sub(count)..length)
         }
     }
 }
@@ -155,19 +159,19 @@ mod tests {
             }
             part(&headers, 100, Some("\"1-100\""))
         };
-        assert_eq!(asks("bytes=0-0", None), Wanted::Partial(0..1));
-        assert_eq!(asks("bytes=40-", None), Wanted::Partial(40..100));
-        assert_eq!(asks("bytes=-10", None), Wanted::Partial(90..100));
-        assert_eq!(asks("bytes=90-200", None), Wanted::Partial(90..100));
-        assert_eq!(asks("bytes=100-", None), Wanted::Nothing);
-        assert_eq!(asks("bytes=-0", None), Wanted::Nothing);
+        assert_eq!(asks("bytes=0-0", None), RequestedPart::Partial(0..1));
+        assert_eq!(asks("bytes=40-", None), RequestedPart::Partial(40..100));
+        assert_eq!(asks("bytes=-10", None), RequestedPart::Partial(90..100));
+        assert_eq!(asks("bytes=90-200", None), RequestedPart::Partial(90..100));
+        assert_eq!(asks("bytes=100-", None), RequestedPart::Nothing);
+        assert_eq!(asks("bytes=-0", None), RequestedPart::Nothing);
         assert_eq!(
             asks("bytes=100-50", None),
-            Wanted::Whole,
+            RequestedPart::Whole,
             "what can't be is ignored before it is looked for"
         );
-        assert_eq!(asks("bytes=-99999999999", None), Wanted::Partial(0..100));
-        assert_eq!(asks("bytes=99-18446744073709551615", None), Wanted::Partial(99..100));
+        assert_eq!(asks("bytes=-99999999999", None), RequestedPart::Partial(0..100));
+        assert_eq!(asks("bytes=99-18446744073709551615", None), RequestedPart::Partial(99..100));
         for whole in [
             "bytes=9-1",
             "bytes=5-2",
@@ -176,13 +180,13 @@ mod tests {
             "bytes=x",
             "bytes=-99999999999999999999",
         ] {
-            assert_eq!(asks(whole, None), Wanted::Whole, "{whole}");
+            assert_eq!(asks(whole, None), RequestedPart::Whole, "{whole}");
         }
-        assert_eq!(asks("bytes=40-", Some("\"1-100\"")), Wanted::Partial(40..100));
-        assert_eq!(asks("bytes=40-", Some("\"1-50\"")), Wanted::Whole, "it has grown since");
-        assert_eq!(part(&HeaderMap::new(), 100, None), Wanted::Whole);
+        assert_eq!(asks("bytes=40-", Some("\"1-100\"")), RequestedPart::Partial(40..100));
+        assert_eq!(asks("bytes=40-", Some("\"1-50\"")), RequestedPart::Whole, "it has grown since");
+        assert_eq!(part(&HeaderMap::new(), 100, None), RequestedPart::Whole);
         let mut headers = HeaderMap::new();
         headers.insert(header::RANGE, HeaderValue::from_static("bytes=-5"));
-        assert_eq!(part(&headers, 0, None), Wanted::Whole, "an empty log has no part");
+        assert_eq!(part(&headers, 0, None), RequestedPart::Whole, "an empty log has no part");
     }
 }

@@ -29,7 +29,7 @@ use tower::ServiceExt as _;
 use crate::AppState;
 use crate::http::form_input;
 use crate::http::guard;
-use crate::http::problems::{Refusal, wants_page};
+use crate::http::problems::{Refusal, expects_page};
 use crate::http::session::{self, RequestActor};
 
 /// Routes of all pages, and of the server functions below `/call/`.
@@ -46,14 +46,14 @@ pub(crate) fn routes(state: &AppState) -> Router<AppState> {
         .leptos_routes_with_context(state, routes.clone(), context, move || {
             app::shell(leptos.clone())
         })
-        .route_layer(from_fn(form_input::keep))
+        .route_layer(from_fn(form_input::keep_input))
         .route_layer(from_fn(session::redirect_to_sign_in))
         .route_layer(from_fn_with_state(state.clone(), session::look_up))
 }
 
 /// The page for an unknown path.
 pub(crate) async fn not_found(state: AppState, mut request: Request) -> Response {
-    if !wants_page(&request) {
+    if !expects_page(&request) {
         return axum::http::StatusCode::NOT_FOUND.into_response();
     }
     match session::session_actor(&state, request.headers()).await {

@@ -23,7 +23,7 @@ use app::pages::sign_in::NAME_COOKIE;
 
 use crate::AppState;
 use crate::http::address::PublicAddress;
-use crate::http::problems::{Refusal, wants_page};
+use crate::http::problems::{Refusal, expects_page};
 use crate::http::session::{self, SignedIn};
 
 /// Lifetime of the cookie with the entered name, for the next attempt.
@@ -52,7 +52,7 @@ struct SignInForm {
 /// for that page has the entered name. In the URL, the name would appear in logs, and people type
 /// passwords into the wrong field.
 pub(crate) async fn sign_in(State(state): State<AppState>, request: Request) -> Response {
-    let browser = wants_page(&request);
+    let browser = expects_page(&request);
     let (parts, body) = request.into_parts();
     let visitor = session::visitor(&state, &parts);
     let before = session::cookie(&state, &parts.headers);

@@ -26,9 +26,9 @@ use tower_http::services::ServeDir;
 use api::Problem;
 
 use crate::AppState;
-use crate::http::problems::{Refusal, is_api_path, wants_page};
+use crate::http::problems::{Refusal, expects_page, is_api_path};
 use crate::pages;
-use crate::pages::embedded_site::Carried;
+use crate::pages::embedded_site::EmbeddedFiles;
 
 const ABOUT: &str = "site.json";
 
@@ -44,7 +44,7 @@ enum Files {
     /// In a folder.
     Folder(PathBuf),
     /// In this program.
-    Carried(Carried),
+    Embedded(EmbeddedFiles),
 }
 
 /// `site.json`, as `cargo xtask site` writes it.
@@ -61,11 +61,11 @@ impl Site {
     pub(crate) fn named(folder: Option<PathBuf>) -> Self {
         let files = match folder {
             Some(folder) => Files::Folder(folder),
-            None => Carried::inside()
-                .map_or_else(|| Files::Folder("target/site".into()), Files::Carried),
+            None => EmbeddedFiles::inside()
+                .map_or_else(|| Files::Folder("target/site".into()), Files::Embedded),
         };
         let about = files.about().unwrap_or_else(|| {
-            let place = files.place();
+            let place = files.location();
             tracing::warn!(site = %place, "site files not found, so pages have no styles and \
                 scripts: run `cargo xtask site`");
             SiteManifest { build: "none".into(), parts: HashMap::new() }
@@ -105,10 +105,10 @@ impl Site {
 }
 
 impl Files {
-    fn place(&self) -> String {
+    fn location(&self) -> String {
         match self {
             Self::Folder(folder) => folder.to_string_lossy().into_owned(),
-            Self::Carried(_) => "this program".into(),
+            Self::Embedded(_) => "this program".into(),
         }
     }
 
@@ -116,7 +116,7 @@ impl Files {
     fn about(&self) -> Option<SiteManifest> {
         let json = match self {
             Self::Folder(folder) => Cow::from(std::fs::read(folder.join(ABOUT)).ok()?),
-            Self::Carried(files) => Cow::from(files.content(ABOUT)?),
+            Self::Embedded(files) => Cow::from(files.content(ABOUT)?),
         };
         serde_json::from_slice(&json).ok()
     }
@@ -128,7 +128,7 @@ impl Files {
                 let Ok(answer) = files.append_index_html_on_directories(false).oneshot(asked).await;
                 answer.into_response()
             }
-            Self::Carried(files) => {
+            Self::Embedded(files) => {
                 let answer = files.answer(asked.method(), asked.uri().path(), asked.headers());
                 answer.unwrap_or_else(|| StatusCode::NOT_FOUND.into_response())
             }
@@ -146,7 +146,7 @@ pub(crate) async fn file_or_not_found(State(state): State<AppState>, request: Re
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         return StatusCode::NOT_FOUND.into_response();
     }
-    if wants_page(&request)
+    if expects_page(&request)
         && let Some(place) = strip_trailing_slash(request.uri())
     {
         return Redirect::permanent(&place).into_response();

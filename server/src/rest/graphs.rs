@@ -9,7 +9,7 @@ use api::Problem;
 use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
 use axum::Json;
 use axum::extract::State;
-use control::Lost;
+use control::MissingVertex;
 use engine::ids::{BlueprintNumber, ReviewId, RoleName};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -163,7 +163,9 @@ async fn of_cluster(
     SignedIn(actor): SignedIn,
     QueryParams(wanted): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
-    Ok(Json(state.control.cluster_graph(&actor, &wanted.try_into()?, Lost::Refused).await?))
+    Ok(Json(
+        state.control.cluster_graph(&actor, &wanted.try_into()?, MissingVertex::Refused).await?,
+    ))
 }
 
 async fn of_deployment(
@@ -172,7 +174,7 @@ async fn of_deployment(
     PathParams(name): PathParams<String>,
     QueryParams(wanted): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
-    Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, Lost::Refused).await?))
+    Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, MissingVertex::Refused).await?))
 }
 
 async fn of_review(
@@ -186,7 +188,9 @@ async fn of_review(
             request the graph of the deployment.";
         return Err(Problem::invalid(detail).into());
     }
-    Ok(Json(state.control.review_graph(&actor, id, &wanted.try_into()?, Lost::Refused).await?))
+    Ok(Json(
+        state.control.review_graph(&actor, id, &wanted.try_into()?, MissingVertex::Refused).await?,
+    ))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use axum::Json;
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use control::{Itself, Seen};
+use control::{NodeAtVersion, NodeIdentity};
 use engine::ids::NodeId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
         )
         .delete(
             "/nodes/{id}",
-            take_out,
+            delete_node,
             op("removeNode", "Remove a node that is not part of a blueprint").on_version(),
         )
         .get(
@@ -173,13 +173,13 @@ async fn change(
     Ok(([(header::ETAG, tag(version))], Json(NodeVersion { version })))
 }
 
-async fn take_out(
+async fn delete_node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathNode(node): PathNode,
     headers: HeaderMap,
 ) -> Answer<Success> {
-    state.control.take_out_node(&actor, node, version(&headers)?).await?;
+    state.control.delete_node(&actor, node, version(&headers)?).await?;
     Ok(Json(Success {}))
 }
 
@@ -221,7 +221,7 @@ async fn set_maintenance(
         .control
         .set_maintenance(
             &actor,
-            Seen { node, version: version(&headers)? },
+            NodeAtVersion { node, version: version(&headers)? },
             wanted.maintenance,
             wanted.reason,
         )
@@ -249,7 +249,7 @@ async fn mint(
         .control
         .mint_node_token(
             &actor,
-            Seen { node, version: version(&headers)? },
+            NodeAtVersion { node, version: version(&headers)? },
             wanted.name,
             wanted.days,
         )
@@ -286,25 +286,25 @@ async fn revoke(
 ) -> Answer<Success> {
     state
         .control
-        .revoke_node_token(&actor, Seen { node, version: version(&headers)? }, token)
+        .revoke_node_token(&actor, NodeAtVersion { node, version: version(&headers)? }, token)
         .await?;
     Ok(Json(Success {}))
 }
 
 /// The node that a request comes from, identified by its token.
-struct AsItself(Itself);
+struct AuthenticatedNode(NodeIdentity);
 
-impl FromRequestParts<AppState> for AsItself {
+impl FromRequestParts<AppState> for AuthenticatedNode {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
         let token = session::bearer(&parts.headers).unwrap_or_default();
         let visitor = session::visitor(state, parts);
-        Ok(Self(state.control.itself(token, &visitor).await?))
+        Ok(Self(state.control.authenticate_node(token, &visitor).await?))
     }
 }
 
-impl DescribeInput for AsItself {
+impl DescribeInput for AuthenticatedNode {
     fn describe(types: &mut OperationTypes<'_>) {
         types.caller = Caller::Node;
     }
@@ -318,10 +318,10 @@ struct Startup {
 
 async fn startup(
     state: State<AppState>,
-    AsItself(itself): AsItself,
+    AuthenticatedNode(identity): AuthenticatedNode,
     JsonBody(said): JsonBody<Startup>,
 ) -> Answer<Success> {
-    state.control.report_startup(&itself, said.boot_id).await?;
+    state.control.report_startup(&identity, said.boot_id).await?;
     Ok(Json(Success {}))
 }
 
@@ -331,10 +331,10 @@ struct Shutdown {}
 
 async fn shutdown(
     state: State<AppState>,
-    AsItself(itself): AsItself,
+    AuthenticatedNode(identity): AuthenticatedNode,
     OptionalJson(_): OptionalJson<Shutdown>,
 ) -> Answer<Success> {
-    state.control.report_shutdown(&itself).await?;
+    state.control.report_shutdown(&identity).await?;
     Ok(Json(Success {}))
 }
 
@@ -346,19 +346,19 @@ struct Bootenv {
 
 async fn bootenv(
     state: State<AppState>,
-    AsItself(itself): AsItself,
+    AuthenticatedNode(identity): AuthenticatedNode,
     JsonBody(said): JsonBody<Bootenv>,
 ) -> Answer<Success> {
-    state.control.report_bootenv(&itself, said.bootenv).await?;
+    state.control.report_bootenv(&identity, said.bootenv).await?;
     Ok(Json(Success {}))
 }
 
 async fn facts(
     state: State<AppState>,
-    AsItself(itself): AsItself,
+    AuthenticatedNode(identity): AuthenticatedNode,
     JsonBody(facts): JsonBody<Value>,
 ) -> Answer<Success> {
-    state.control.report_facts(&itself, facts).await?;
+    state.control.report_facts(&identity, facts).await?;
     Ok(Json(Success {}))
 }
 

@@ -14,7 +14,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum_extra::extract::CookieJar;
-use control::people::{Permission, SeenPerson};
+use control::people::{Permission, PersonAtVersion};
 use engine::ids::{PasskeyId, PersonId};
 use uuid::Uuid;
 
@@ -142,7 +142,7 @@ async fn change_grants(
              changes by other admins.",
         )));
     };
-    let seen = SeenPerson { person: id, version: Some(on) };
+    let seen = PersonAtVersion { person: id, version: Some(on) };
     Ok(Json(state.people.change_grants(&actor, seen, &wish.grants).await?))
 }
 
@@ -154,7 +154,7 @@ async fn disable(
 ) -> Answer<Success> {
     state
         .people
-        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, true)
+        .set_disabled(&actor, PersonAtVersion { person, version: version(&headers)? }, true)
         .await?;
     Ok(Json(Success {}))
 }
@@ -167,7 +167,7 @@ async fn enable(
 ) -> Answer<Success> {
     state
         .people
-        .set_disabled(&actor, SeenPerson { person, version: version(&headers)? }, false)
+        .set_disabled(&actor, PersonAtVersion { person, version: version(&headers)? }, false)
         .await?;
     Ok(Json(Success {}))
 }
@@ -239,7 +239,7 @@ async fn link(
     PathParams(person): PathParams<PersonId>,
     headers: HeaderMap,
 ) -> CreatedResult<OneTimeLink> {
-    let seen = SeenPerson { person, version: version(&headers)? };
+    let seen = PersonAtVersion { person, version: version(&headers)? };
     Ok((StatusCode::CREATED, Json(state.people.new_link(&actor, seen).await?)))
 }
 

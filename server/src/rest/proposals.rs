@@ -166,7 +166,7 @@ async fn preview(
     PathParams(id): PathParams<ProposalId>,
     JsonBody(given): JsonBody<PreviewRequest>,
 ) -> Answer<EditsPreview> {
-    Ok(Json(state.control.foresee(&actor, id, given.edits).await?))
+    Ok(Json(state.control.preview_edits(&actor, id, given.edits).await?))
 }
 
 async fn report(

@@ -178,7 +178,7 @@ async fn judge(
 ) -> CreatedResult<Success> {
     state
         .control
-        .give_signed_verdict(&actor, id, verdict.kind, verdict.reason, verdict.signature)
+        .add_signed_verdict(&actor, id, verdict.kind, verdict.reason, verdict.signature)
         .await?;
     Ok((StatusCode::CREATED, Json(Success {})))
 }

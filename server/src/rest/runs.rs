@@ -1,7 +1,7 @@
 //! `/api/v1/runs` and `/api/v1/pending`: runs, their logs and data, and the steps that wait.
 
 use api::pending::{PendingPage, PendingQuery};
-use api::runs::{LogFound, LogPart, RunPage, RunView, RunsQuery};
+use api::runs::{LogPart, LogSearchResult, RunPage, RunView, RunsQuery};
 use api::values::{ValuesQuery, ValuesView};
 use axum::Json;
 use axum::extract::State;
@@ -92,7 +92,7 @@ async fn search_log(
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<RunId>,
     QueryParams(wanted): QueryParams<LogSearchQuery>,
-) -> Answer<LogFound> {
+) -> Answer<LogSearchResult> {
     Ok(Json(
         state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?,
     ))

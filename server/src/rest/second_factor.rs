@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{JsonBody, PathParams, Refusal, wants_page};
+use crate::http::problems::{JsonBody, PathParams, Refusal, expects_page};
 use crate::http::session::{Client, SignedIn};
 use crate::pages::sign_in::safe_redirect_path;
 use crate::rest::{Answer, CreatedResult, Success};
@@ -170,7 +170,7 @@ pub(crate) async fn post(
     if let Err(problem) = actor.require_enrollable() {
         return Refusal(problem).into_response();
     }
-    let browser = wants_page(&request);
+    let browser = expects_page(&request);
     let form: Result<Form<SecondFactorForm>, FormRejection> =
         Form::from_request(request, &state).await;
     let Form(SecondFactorForm { act, code, next }) = match form {

@@ -149,7 +149,7 @@ async fn request_head_above_its_limit_is_rejected() {
 }
 
 #[tokio::test]
-async fn request_body_with_two_lengths_is_never_two_requests() {
+async fn request_with_two_lengths_is_rejected() {
     let server = TestServer::new().await;
     let smuggled = format!("GET /healthz HTTP/1.1\r\nHost: {LOCAL_HOST}\r\n\r\n");
     let post = |headers: &str, body: &str| {
@@ -471,7 +471,7 @@ async fn possibly_executed_request_has_no_retry_after() {
 /// An error about a missing permission names the people who can grant it, for API clients and on
 /// pages.
 #[tokio::test]
-async fn missing_permission_names_people_to_ask() {
+async fn missing_permission_names_contacts() {
     let server = TestServer::new().await;
     let add = |name: &str, may| NewPerson::human(name, may);
     let eve = server
@@ -710,7 +710,7 @@ fn documented_limits_match_the_code() {
         ),
         format!(
             "| a one-time link: from an admin; from a start | {} hours;",
-            control::people::LINK_HOLDS.as_secs() / 3600
+            control::people::LINK_VALIDITY.as_secs() / 3600
         ),
         format!(
             "| a token: for the API; for a node | {} days; {} days |",

@@ -1,7 +1,7 @@
 //! Large logs: opened at their end, searched in parts, resumed after an interruption. The tests
 //! count the bytes that are read and sent.
 
-use api::runs::{LogFound, LogPart};
+use api::runs::{LogPart, LogSearchResult};
 use engine::ids::RunId;
 use serde_json::json;
 use sqlx::postgres::PgPoolOptions;
@@ -145,7 +145,7 @@ async fn canceling_unknown_run_is_not_audited() {
     assert_eq!((ended.status, noted().await), (StatusCode::CONFLICT, 1), "{}", ended.text());
 }
 
-async fn search(server: &TestServer, run: RunId, cookie: &str, query: &str) -> LogFound {
+async fn search(server: &TestServer, run: RunId, cookie: &str, query: &str) -> LogSearchResult {
     let path = format!("/api/v1/runs/{run}/log/search?{query}");
     serde_json::from_value(server.send_get(&path, cookie).await.json()).expect("an answer")
 }

@@ -18,7 +18,7 @@ use store::StoreError;
 use store::catalog::object_body;
 
 /// Maximum number of cached objects.
-const KEPT: usize = 4_096;
+const MAX_CACHED_OBJECTS: usize = 4_096;
 
 /// Why an object can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ impl Objects {
             |e: serde_json::Error| ObjectError::Unreadable { kind, hash, reason: e.to_string() };
         let object: Arc<T> = Arc::new(serde_json::from_slice(&body).map_err(unreadable)?);
         if let Ok(mut parsed) = self.parsed.lock() {
-            if parsed.len() >= KEPT {
+            if parsed.len() >= MAX_CACHED_OBJECTS {
                 parsed.clear();
             }
             parsed.insert((kind, hash), object.clone());

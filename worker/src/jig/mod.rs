@@ -38,7 +38,7 @@ pub trait Jig: Send + Sync {
     }
 
     /// Whether the jig enforces the timeout itself.
-    fn keeps_time(&self) -> bool {
+    fn enforces_timeout(&self) -> bool {
         false
     }
 }

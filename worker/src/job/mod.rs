@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Hash;
-use engine::catalog::{Check, Place, Role, Script};
+use engine::catalog::{Check, Role, RunLocation, Script};
 use engine::ids::{ActionName, BlueprintNumber, Fqdn, NodeId, RoleName, RunId, StepId};
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ impl Job {
 
     /// Whether the step runs on its node. Otherwise it runs on the worker for the node.
     pub fn on_node(&self) -> bool {
-        self.role.run.place == Place::On && !self.phantom
+        self.role.run.place == RunLocation::On && !self.phantom
     }
 }
 

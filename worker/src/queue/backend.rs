@@ -125,7 +125,7 @@ impl Inner {
     async fn next(self: Arc<Self>) -> Vec<LeasedRun> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         while !self.closed.load(Ordering::Acquire) {
-            let adopted = self.leases.take_adopted();
+            let adopted = self.leases.claim_adopted();
             if !adopted.is_empty() {
                 return adopted;
             }

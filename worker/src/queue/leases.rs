@@ -61,7 +61,7 @@ impl Leases {
     }
 
     /// Takes the adopted runs that wait for a slot.
-    pub fn take_adopted(&self) -> Vec<LeasedRun> {
+    pub fn claim_adopted(&self) -> Vec<LeasedRun> {
         self.waiting().drain(..).collect()
     }
 

@@ -149,7 +149,7 @@ impl Runner {
 /// it can end its processes) gets extra time to report. After that it is dropped, which leaves
 /// nothing running.
 async fn run_with_timeout(jig: &dyn Jig, job: &Job, log: &Log, stop: Stop, adopted: bool) -> Ended {
-    let limit = job.timeout() + if jig.keeps_time() { ENDING } else { Duration::ZERO };
+    let limit = job.timeout() + if jig.enforces_timeout() { ENDING } else { Duration::ZERO };
     let running = match adopted {
         true => jig.adopt(job, log, stop),
         false => jig.run(job, log, stop),

@@ -89,7 +89,7 @@ pub struct StreamMask {
     held: Vec<u8>,
 }
 
-enum Here {
+enum SecretMatch {
     Secret(usize),
     Partial,
     NoMatch,
@@ -106,16 +106,16 @@ impl StreamMask {
         let mut shown = Vec::with_capacity(bytes.len());
         let mut at = 0;
         while at < bytes.len() {
-            match self.look(&bytes[at..]) {
-                Here::Secret(length) => {
+            match self.find_secret(&bytes[at..]) {
+                SecretMatch::Secret(length) => {
                     shown.extend_from_slice(MASK.as_bytes());
                     at += length;
                 }
-                Here::Partial => {
+                SecretMatch::Partial => {
                     self.held = bytes.split_off(at);
                     break;
                 }
-                Here::NoMatch => {
+                SecretMatch::NoMatch => {
                     shown.push(bytes[at]);
                     at += 1;
                 }
@@ -150,15 +150,15 @@ impl StreamMask {
         shown
     }
 
-    fn look(&self, rest: &[u8]) -> Here {
+    fn find_secret(&self, rest: &[u8]) -> SecretMatch {
         // A shorter secret that is complete must not reveal the start of a longer one that may
         // follow.
         let may_follow =
             |secret: &str| secret.len() > rest.len() && secret.as_bytes().starts_with(rest);
         if self.secrets.0.iter().any(|secret| may_follow(secret)) {
-            return Here::Partial;
+            return SecretMatch::Partial;
         }
-        self.longest(rest).map_or(Here::NoMatch, Here::Secret)
+        self.longest(rest).map_or(SecretMatch::NoMatch, SecretMatch::Secret)
     }
 
     /// Length of the longest secret at the start of `rest`.

@@ -107,7 +107,7 @@ impl Task for EndLostRuns {
     async fn run(&mut self) -> TaskResult {
         // A worker that joins could not adopt the runs yet, and a draining one must not. So neither
         // may end them while another worker can adopt them.
-        let may_end = store::workers::ends_lost_runs(&self.pool, self.worker).await;
+        let may_end = store::workers::may_end_lost_runs(&self.pool, self.worker).await;
         if !may_end.map_err(|error| Failure::logged("Cannot find lost runs", error))? {
             return Ok(Outcome::from("The worker has not joined yet, or is draining.".to_owned()));
         }

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn output_cut_within_a_secret_shows_none_of_it() {
+    fn output_cut_in_secret_is_masked() {
         let secrets = Secrets::new(["hunter22-and-more".to_owned()]);
         assert_eq!(
             shown(b"a hunter22-and-more b\n", &secrets),

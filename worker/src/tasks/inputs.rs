@@ -11,7 +11,7 @@ use std::time::Duration;
 use background::{Failure, Outcome, Task, TaskResult};
 use engine::catalog::OnInput;
 use engine::ids::{NodeId, StepId};
-use store::runs::{self, ChangedInput, ComparedInput, InputFinding, Seen};
+use store::runs::{self, ChangedInput, ComparedInput, InputFinding, VisibleStep};
 
 use crate::run::runner::Runner;
 
@@ -67,7 +67,7 @@ impl CompareInputs {
             runs::pass_on_changed_inputs(pool, &immediate).await?;
         }
         let of: Vec<(StepId, NodeId)> = steps.iter().map(|step| (step.step, step.node)).collect();
-        let mut seen: BTreeMap<StepId, Vec<Seen>> = runs::visible_steps(pool, &of).await?;
+        let mut seen: BTreeMap<StepId, Vec<VisibleStep>> = runs::visible_steps(pool, &of).await?;
         let (mut compared, mut again) = (immediate.len(), 0);
         for step in steps {
             let seen = seen.remove(&step.step).unwrap_or_default();
@@ -80,7 +80,7 @@ impl CompareInputs {
     }
 
     /// Returns `None` if the input cannot be read. The next sweep tries again.
-    async fn compare(&self, step: &ChangedInput, seen: Vec<Seen>) -> Option<InputFinding> {
+    async fn compare(&self, step: &ChangedInput, seen: Vec<VisibleStep>) -> Option<InputFinding> {
         let (hash, policy) = match self.runner.preparer.current_input(step, seen).await {
             Ok(found) => found?,
             Err(error) => {

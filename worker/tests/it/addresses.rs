@@ -25,13 +25,13 @@ use crate::ssh::Bed;
 const LOCAL: Dialer = Dialer { allow_local: true, database: None, servers: None };
 
 /// An address that drops all packets.
-struct Swallows {
+struct DroppingAddress {
     address: Ipv4Addr,
     _full: Vec<TcpStream>,
     _socket: tokio::net::TcpListener,
 }
 
-impl Swallows {
+impl DroppingAddress {
     /// The listener never accepts, and its backlog is full.
     async fn at(address: Ipv4Addr) -> Self {
         let socket = TcpSocket::new_v4().expect("a socket");
@@ -150,7 +150,7 @@ async fn one_working_address_is_enough() {
     let mut bed = Bed::of(4).await;
     let mut swallow = Vec::new();
     for last in [201, 202, 203] {
-        swallow.push(Swallows::at(bed.beside(last)).await);
+        swallow.push(DroppingAddress::at(bed.beside(last)).await);
     }
     let (closed, other) = (bed.beside(210), bed.real(3));
     let swallowing: Vec<Ipv4Addr> = swallow.iter().map(|swallows| swallows.address).collect();
@@ -186,7 +186,7 @@ async fn one_working_address_is_enough() {
 }
 
 #[tokio::test]
-async fn failed_check_reveals_only_addresses_that_let_in() {
+async fn failed_check_reveals_only_accepting_addresses() {
     let mut bed = Bed::of(1).await;
     let (closed, banner) = (bed.beside(210), bed.beside(211));
     says(banner, testbed::PORT, "220 an FTP server\r\n").await;
@@ -233,7 +233,7 @@ async fn failed_check_reveals_only_addresses_that_let_in() {
 async fn unreachable_node_reports_each_address() {
     let bed = Bed::of(2).await;
     let (closed, other) = (bed.beside(210), bed.real(1));
-    let silent = Swallows::at(bed.beside(201)).await;
+    let silent = DroppingAddress::at(bed.beside(201)).await;
     let endpoint = bed.endpoint(0, &[closed, silent.address, other]);
     let (sessions, begun) = (bed.sessions(), Instant::now());
     let said = sessions.reach(&endpoint).await.expect_err("nobody is there").to_string();

@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
-    AdmissionView, Attempt, BudgetId, BudgetView, Child, ConcurrencyGroupKey,
+    AdmissionView, Attempt, BudgetId, BudgetView, Child, ClaimPlan, ConcurrencyGroupKey,
     ConcurrencyGroupLimit, DeploymentView, Limits, Link, Moment, NodeView, OpenRun, PendingReason,
-    Reason, StepState, StepView, Taken, admit, awaited_steps, pending_reason, struck, why_not,
+    Reason, StepState, StepView, admit, awaited_steps, pending_reason, struck, why_not,
 };
 use engine::catalog::{
     ConcurrencyGroup, ConcurrencyGroupMode, JigClass, JoinAfter, Needs, OnError, Role,
@@ -35,9 +35,9 @@ const MISSING_BUDGET: i64 = 999_999;
 
 /// A small random number generator (splitmix64). The same seed gives the same case on every
 /// machine.
-struct Dice(u64);
+struct RandomNumbers(u64);
 
-impl Dice {
+impl RandomNumbers {
     fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -142,7 +142,7 @@ fn steps_on(cluster: &Cluster, node: usize) -> Vec<(StepId, Role)> {
 }
 
 /// Creates a random state of nodes, steps, runs, jigs, holds and disruption budgets.
-async fn shake(cluster: &Cluster, dice: &mut Dice) {
+async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
     let mut sql = String::from(
         "UPDATE run SET state = 'ended', outcome = 'lost', ended_at = now() WHERE ended_at IS NULL;
          DELETE FROM disruption_budget;",
@@ -559,7 +559,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
     let mut seen = BTreeSet::new();
     let (mut claimed_at_all, mut claims_of_several_rounds, mut claims_of_awaited) = (0, 0, 0);
     for seed in 0..CASES {
-        let mut dice = Dice(seed);
+        let mut dice = RandomNumbers(seed);
         shake(&cluster, &mut dice).await;
         let capacity =
             if dice.chance(5) { 0 } else { u32::try_from(1 + dice.roll(14)).expect("small") };
@@ -610,7 +610,7 @@ async fn claim_and_pending_reasons_match_the_engine() {
             let not_awaited = AdmissionView { awaited: BTreeMap::new(), ..now.clone() };
             let needs_exception = |step: &StepId| !why_not(&not_awaited, limits, *step).is_empty();
             claims_of_awaited += usize::from(round.iter().any(needs_exception));
-            let mut taken = Taken::new(&now, limits);
+            let mut taken = ClaimPlan::new(&now, limits);
             for step in &round {
                 let reasons = taken.take(*step);
                 assert!(reasons.is_ok(), "seed {seed}: {step} was taken, but {:?}", reasons.err());

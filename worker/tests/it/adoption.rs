@@ -106,7 +106,7 @@ async fn run_of_killed_workers_continues_to_its_end() {
 
 /// A destructive step would need a person if its run were lost.
 #[tokio::test]
-async fn result_of_run_without_worker_is_taken() {
+async fn result_of_run_without_worker_is_adopted() {
     let (bed, mut first, run) = Bed::under_way(true).await;
     first.kill();
     fs::write(bed.root().join("go"), "").expect("the folder is ours");
@@ -144,7 +144,7 @@ async fn stopped_worker_leaves_its_run_to_the_next() {
 
 /// A step whose run was ended on the node runs again.
 #[tokio::test]
-async fn attempt_that_is_gone_is_lost() {
+async fn missing_attempt_is_lost() {
     let (bed, mut first, run) = Bed::under_way(false).await;
     first.kill();
     let script = fs::read_to_string(bed.root().join("ran")).expect("a file");

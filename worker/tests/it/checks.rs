@@ -232,7 +232,7 @@ async fn destructive_step_is_reported_and_never_repeated() {
 }
 
 #[tokio::test]
-async fn no_check_runs_while_gantry_may_not_touch_the_node() {
+async fn no_check_runs_on_excluded_node() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_checked_role("app", FILE, FILE_CHECK, POLICY).await;
     cluster.commit(&[bind(0, "app")]).await;
@@ -275,7 +275,7 @@ async fn no_check_runs_while_gantry_may_not_touch_the_node() {
 }
 
 #[tokio::test]
-async fn check_sees_data_of_the_run_and_its_secrets_are_masked() {
+async fn check_reads_run_data_and_masks_secrets() {
     let mut cluster = Cluster::of(1).await;
     let prints = "#!/bin/sh
 printf '%s %s %s' \"$GANTRY_NODE\" \"$GANTRY_ROLE\" \"$GANTRY_DATA_PORT\" >seen

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use engine::catalog::JigClass;
-use engine::data::kept;
+use engine::data::retention;
 use engine::ids::RunId;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -88,7 +88,7 @@ echo "{\"volume\": \"v-$tries\"}" >"$GANTRY_OUTPUT"
 #[tokio::test]
 async fn only_newest_results_of_failing_step_are_stored() {
     let mut cluster = Cluster::of(1).await;
-    let tries = u32::try_from(kept::MAX_RESULTS_PER_STEP).expect("a small number") + 2;
+    let tries = u32::try_from(retention::MAX_RESULTS_PER_STEP).expect("a small number") + 2;
     let mut fails = role("fails", JigClass::Test);
     (fails.run.retries, fails.run.backoff) = (tries, 0);
     cluster.add_role(fails).await;
@@ -101,10 +101,10 @@ async fn only_newest_results_of_failing_step_are_stored() {
     cluster.reaches(0, "fails", "error").await;
     worker.stop().await;
     let runs = cluster.runs(0, "fails").await;
-    assert!(runs.len() > kept::MAX_RESULTS_PER_STEP + 1, "{} attempts", runs.len());
+    assert!(runs.len() > retention::MAX_RESULTS_PER_STEP + 1, "{} attempts", runs.len());
     let kept_of: Vec<bool> = runs.iter().map(|run| run.result.is_some()).collect();
     let expected: Vec<bool> =
-        (0..runs.len()).map(|n| n >= runs.len() - kept::MAX_RESULTS_PER_STEP).collect();
+        (0..runs.len()).map(|n| n >= runs.len() - retention::MAX_RESULTS_PER_STEP).collect();
     assert_eq!(kept_of, expected);
     assert_eq!(
         cluster.count("run WHERE result IS NULL AND result_bytes > 0").await,

@@ -241,7 +241,7 @@ async fn timed_out_run_ends_with_all_descendants() {
 
 /// Only the host can enforce the timeout, because the worker is gone.
 #[tokio::test]
-async fn timeout_holds_on_host_without_a_worker() {
+async fn timeout_applies_without_a_worker() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\necho $$ >leader\nsleep 300\n";
     bed.cluster.add_script_role("long", script, |role| role.run.timeout = 4).await;

@@ -140,7 +140,7 @@ async fn rebooted_node_runs_all_steps_again() {
 
 /// The default, and a role that runs again although nothing restarted.
 #[tokio::test]
-async fn node_that_was_away_resumes_at_same_boot_id() {
+async fn returned_node_resumes_at_same_boot_id() {
     let mut bed = Bed::of(1).await;
     let script = "#!/bin/sh\necho \"$GANTRY_ROLE\" >>ran\n";
     bed.cluster.add_script_role("keeps", script, |_| ()).await;

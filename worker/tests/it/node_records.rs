@@ -84,7 +84,7 @@ async fn own(cluster: &Cluster, statements: String) {
 }
 
 #[tokio::test]
-async fn seen_node_unlike_document_stops_the_run() {
+async fn visible_node_unlike_document_stops_run() {
     let mut cluster = Cluster::of(4).await;
     cluster.add_script_role("above", "#!/bin/sh\n", |_| ()).await;
     cluster.add_script_role("below", "#!/bin/sh\necho x >ran\n", |role| role.run.retries = 0).await;

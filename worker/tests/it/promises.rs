@@ -36,9 +36,9 @@ async fn with(cluster: &mut Cluster, name: &str, change: impl FnOnce(&mut engine
 }
 
 /// For each run of a step: outcome, cause, requester, and the number of earlier failures.
-type Told = (Option<String>, Option<String>, Option<String>, i32);
+type ReportedRun = (Option<String>, Option<String>, Option<String>, i32);
 
-async fn reported(cluster: &Cluster, node: usize, role: &str) -> Vec<Told> {
+async fn reported(cluster: &Cluster, node: usize, role: &str) -> Vec<ReportedRun> {
     sqlx::query_as(
         "SELECT outcome, cause, cause_by, failures FROM run WHERE step_id = $1 ORDER BY id",
     )
@@ -422,7 +422,7 @@ async fn step_with_wrong_count_is_pending_as_damaged() {
 }
 
 #[tokio::test]
-async fn claims_report_that_another_transaction_holds_their_lock() {
+async fn blocked_claim_is_reported() {
     let cluster = Cluster::of(1).await;
     let sweep = Duration::from_secs(1);
     let mut claims = ClaimSteps { pool: cluster.pool().clone(), limits: EVERY, sweep };

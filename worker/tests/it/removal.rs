@@ -106,7 +106,7 @@ async fn failed_remove_is_retried_and_blocks_parent() {
 }
 
 #[tokio::test]
-async fn noderole_that_never_ran_is_gone_at_once() {
+async fn noderole_without_runs_is_removed_immediately() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_removable_role("base", RUN, REMOVE).await;
     cluster.commit(&[bind(0, "base")]).await;

@@ -42,16 +42,16 @@ impl ScriptSource for OneScript {
     }
 }
 
-struct Nowhere;
+struct DiscardingLog;
 
-impl LogStore for Nowhere {
+impl LogStore for DiscardingLog {
     fn append<'a>(&'a self, _: LogPosition, _: &'a Chunk) -> BoxFuture<'a, Result<(), String>> {
         async { Ok(()) }.boxed()
     }
 }
 
 fn into_nowhere() -> (Log, tokio::task::JoinHandle<()>) {
-    Log::into_store(Arc::new(Nowhere), Secrets::default(), LogPosition::default())
+    Log::into_store(Arc::new(DiscardingLog), Secrets::default(), LogPosition::default())
 }
 
 /// A node, and a jig with one script.

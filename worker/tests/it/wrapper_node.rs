@@ -506,7 +506,7 @@ fn lock_without_flock_has_one_holder() {
 }
 
 #[test]
-fn abandoned_lock_can_be_taken() {
+fn abandoned_lock_can_be_acquired() {
     let node = Node::without_flock();
     let is_had = |name: &str| {
         let output = node.call(&["end", name, "1", "1", "1"], "");

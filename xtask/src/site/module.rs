@@ -89,7 +89,7 @@ pub(super) fn build(tree: &Tree, packages: &Path, kind: Kind) -> anyhow::Result<
             .run()?;
         let tools = Binaryen { tree, folder: packages.join("binaryen/bin") };
         let parts_by_name = match kind {
-            Kind::Development => copy_whole(&bindgen_folder, &folder)?,
+            Kind::Development => copy_module(&bindgen_folder, &folder)?,
             Kind::Release => assemble(&tools, &bindgen_folder, &folder)?,
         };
         fs::write(&parts, serde_json::to_vec(&parts_by_name)?)?;
@@ -179,7 +179,7 @@ fn optimize_all(tools: &Binaryen<'_>, files: &[(PathBuf, PathBuf)]) -> anyhow::R
 }
 
 /// Copies the one file of a module for development. It has no parts.
-fn copy_whole(bindgen_folder: &Path, to: &Path) -> anyhow::Result<Parts> {
+fn copy_module(bindgen_folder: &Path, to: &Path) -> anyhow::Result<Parts> {
     copy_scripts(bindgen_folder, to)?;
     let wasm = fs::read(bindgen_folder.join("gantry_bg.wasm"))?;
     pack::write_quickly(&to.join("gantry.wasm"), &wasm)?;

@@ -36,7 +36,7 @@ impl Axis {
     }
 
     /// The left end and the width of a run, in percent.
-    fn place(self, run: &TimelineRun) -> (f64, f64) {
+    fn span(self, run: &TimelineRun) -> (f64, f64) {
         let length = (self.to.0 - self.from.0) as f64;
         let at = |at: At| ((at.0 - self.from.0) as f64 / length * 100.0).clamp(0.0, 100.0);
         let width = (at(run.to.unwrap_or(self.to)) - at(run.from)).max(MIN_WIDTH);
@@ -129,7 +129,7 @@ fn line(node: Memo<TimelineNode>, axis: Memo<Option<Axis>>) -> impl IntoView {
 }
 
 fn bar(run: &TimelineRun, axis: Axis) -> impl IntoView + use<> {
-    let (left, width) = axis.place(run);
+    let (left, width) = axis.span(run);
     let (color, _, word) = run_style(run.state);
     let to = run.to.unwrap_or(axis.to);
     let title = format!("{}: {word}, {} (run {})", run.role, span(run.from, to), run.id);
@@ -170,10 +170,10 @@ mod tests {
         let first = timeline(vec![run(1_000, Some(2_000)), run(2_000, None)], 2);
         let axis = Axis::of(&first, || At(5_000)).expect("runs");
         assert_eq!(axis, Axis { from: At(1_000), to: At(5_000) });
-        assert_eq!(axis.place(&first.nodes[0].runs[0]), (0.0, 25.0));
-        assert_eq!(axis.place(&first.nodes[0].runs[1]), (25.0, 75.0));
+        assert_eq!(axis.span(&first.nodes[0].runs[0]), (0.0, 25.0));
+        assert_eq!(axis.span(&first.nodes[0].runs[1]), (25.0, 75.0));
         let instant = run(5_000, Some(5_000));
-        assert_eq!(axis.place(&instant), (99.6, MIN_WIDTH), "visible, and within the axis");
+        assert_eq!(axis.span(&instant), (99.6, MIN_WIDTH), "visible, and within the axis");
         assert_eq!(Axis::of(&Timeline::default(), || At(0)), None);
     }
 

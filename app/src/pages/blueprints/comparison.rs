@@ -12,7 +12,7 @@ use engine::ids::{BlueprintNumber, DeploymentName};
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
-use super::Wanted;
+use super::PageParams;
 use super::server_functions::ProposeRestore;
 use crate::addresses;
 use crate::components::action::problem_of;
@@ -31,7 +31,7 @@ pub(super) fn ComparisonSection(
     compared: Resource<ServerResult<Option<Comparison>>>,
     /// The history below. An error of both is shown there, once.
     line: Resource<ServerResult<BlueprintPage>>,
-    wanted: Memo<Wanted>,
+    wanted: Memo<PageParams>,
 ) -> impl IntoView {
     let show = move |found| {
         ready(match found {
@@ -50,7 +50,7 @@ pub(super) fn ComparisonSection(
 
 /// Only one of the two is chosen: names the missing one.
 #[component]
-fn IncompleteComparison(wanted: Memo<Wanted>) -> impl IntoView {
+fn IncompleteComparison(wanted: Memo<PageParams>) -> impl IntoView {
     move || {
         let wanted = wanted.read();
         let missing = match (&wanted.from, &wanted.to) {
@@ -65,7 +65,7 @@ fn IncompleteComparison(wanted: Memo<Wanted>) -> impl IntoView {
 }
 
 #[component]
-fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
+fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
     let heading = format!("From {} to {}", name(&found.from), name(&found.to));
     let same_root = found.from.root.is_some() && found.from.root == found.to.root;
     // In a single deployment, the differences elsewhere are reported below.
@@ -86,7 +86,7 @@ fn Found(found: Comparison, wanted: Memo<Wanted>) -> impl IntoView {
         let address = wanted.read().comparison().address();
         format!("{REST}?{}&as={form}", address.split_once('?').map_or("", |(_, query)| query))
     };
-    let more = (found.more > 0).then(|| beside(&found, wanted));
+    let more = (found.more > 0).then(|| omitted_notice(&found, wanted));
     let restore = restorable(&found).map(|(name, target)| view! { <RestoreForm name target/> });
     view! {
         <section class="stack comparison" aria-label="Comparison">
@@ -173,11 +173,11 @@ fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
 
 /// The number of differences that are not shown, because only one deployment is compared or because
 /// there are too many.
-fn beside(found: &Comparison, wanted: Memo<Wanted>) -> AnyView {
+fn omitted_notice(found: &Comparison, wanted: Memo<PageParams>) -> AnyView {
     let n = found.more;
     match &found.deployment {
         Some(_) => {
-            let all = move || Wanted { deployment: None, ..wanted.get() }.address();
+            let all = move || PageParams { deployment: None, ..wanted.get() }.address();
             view! { <p class="muted">"Outside this deployment, " {many(n, "document")} {either(n, " differs. ", " differ. ")} <a href=all>"Compare everything"</a></p> }.into_any()
         }
         None => view! { <p class="muted">{n} " more documents differ, which is too many for one page. Open the comparison as text or JSON."</p> }.into_any(),

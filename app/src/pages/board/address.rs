@@ -14,7 +14,7 @@ pub(super) const TRAY_FILTERS: [(TrayFilter, &str); 3] = [
 ];
 
 /// The word of a filter in addresses.
-pub(super) const fn filter_word(filter: TrayFilter) -> &'static str {
+pub(super) const fn filter_param(filter: TrayFilter) -> &'static str {
     match filter {
         TrayFilter::All => "all",
         TrayFilter::Free => "free",
@@ -23,9 +23,9 @@ pub(super) const fn filter_word(filter: TrayFilter) -> &'static str {
 }
 
 /// Parses the word of an address. An unknown word means all.
-pub(super) fn filter_of_word(word: &str) -> TrayFilter {
+pub(super) fn parse_filter(word: &str) -> TrayFilter {
     let filters = TRAY_FILTERS.into_iter().map(|(show, _)| show);
-    filters.into_iter().find(|show| filter_word(*show) == word).unwrap_or_default()
+    filters.into_iter().find(|show| filter_param(*show) == word).unwrap_or_default()
 }
 
 /// The reader's choices for a board.
@@ -55,7 +55,7 @@ impl Address {
             path: addresses::deployment(deployment),
             noderole: query.get("noderole").and_then(|id| id.parse().ok()),
             nodes: query.get("nodes").unwrap_or_default(),
-            show: filter_of_word(&query.get("show").unwrap_or_default()),
+            show: parse_filter(&query.get("show").unwrap_or_default()),
             not_active: is_not_active(query),
         }
     }
@@ -63,7 +63,7 @@ impl Address {
     pub(super) fn link(&self) -> String {
         let query: Vec<String> = [
             (!self.nodes.is_empty()).then(|| format!("nodes={}", addresses::encoded(&self.nodes))),
-            (self.show != TrayFilter::All).then(|| format!("show={}", filter_word(self.show))),
+            (self.show != TrayFilter::All).then(|| format!("show={}", filter_param(self.show))),
             self.not_active.then(|| format!("state={NOT_ACTIVE}")),
             self.noderole.map(|id| format!("noderole={id}")),
         ]
@@ -119,6 +119,6 @@ mod tests {
         }
         assert_eq!(Address::of(&web, &query), view);
         assert_eq!(view.panel(None).narrowed("", TrayFilter::All).with_not_active(false), first);
-        assert_eq!(filter_of_word("odd"), TrayFilter::All);
+        assert_eq!(parse_filter("odd"), TrayFilter::All);
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn open(board_state: BoardState, nodes: Vec<NodeId>) {
 }
 
 /// Cancels the lift of a menu that closes without a choice.
-pub(super) fn put_back(board_state: BoardState) {
+pub(super) fn cancel_menu_lift(board_state: BoardState) {
     if board_state.is_dragged_by(LiftedBy::Menu) {
         board_state.cancel();
     }
@@ -88,7 +88,7 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
             title=title
             handle=handle
             closed=Callback::new(move |()| {
-                put_back(board_state);
+                cancel_menu_lift(board_state);
                 chosen.set(None);
                 filter.set(String::new());
             })
@@ -357,7 +357,7 @@ fn preview_selection(board_state: BoardState, chosen: RwSignal<BTreeSet<NodeId>>
         }
         let nodes: Vec<NodeId> = chosen.get().into_iter().collect();
         if nodes.is_empty() {
-            untrack(|| put_back(board_state));
+            untrack(|| cancel_menu_lift(board_state));
             return None;
         }
         set_timeout_with_handle(

@@ -51,7 +51,7 @@ pub(super) enum PlannerState {
 
 impl PlannerState {
     /// The word in CSS and tests.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Server => "server",
             Self::Here => "here",
@@ -120,7 +120,7 @@ enum Command {
 }
 
 /// The context of a command.
-struct Way {
+struct CommandContext {
     /// The predicted effects.
     foretold: Option<Hash>,
     /// The signal that shows an error.
@@ -627,7 +627,7 @@ impl BoardState {
 
     /// Cancels the lift when the pointer is released or the focus leaves. Does nothing while a drop
     /// awaits the response or the user's confirmation.
-    pub(super) fn let_go(self, by: LiftedBy) {
+    pub(super) fn cancel_lift(self, by: LiftedBy) {
         if self.is_dragged_by(by)
             && self.part.read_untracked().is_none()
             && self.dropped.with_value(Option::is_none)
@@ -846,7 +846,7 @@ impl BoardState {
         self.command(
             edits::server_functions::edit(proposal, version, edits),
             done,
-            Way { foretold, problem, taken },
+            CommandContext { foretold, problem, taken },
         );
     }
 
@@ -888,17 +888,17 @@ impl BoardState {
     }
 
     /// No prediction, and the board shows errors.
-    fn default_context(self) -> Way {
-        Way { foretold: None, problem: self.problem, taken: None }
+    fn default_context(self) -> CommandContext {
+        CommandContext { foretold: None, problem: self.problem, taken: None }
     }
 
     fn command(
         self,
         command: impl Future<Output = ServerResult<i32>> + 'static,
         done: String,
-        context: Way,
+        context: CommandContext,
     ) {
-        let Way { foretold, problem, taken } = context;
+        let CommandContext { foretold, problem, taken } = context;
         self.busy.set(true);
         problem.try_set(None);
         // A command makes the reader an author, so later commands need no confirmation.
@@ -915,7 +915,7 @@ impl BoardState {
                     taken.and_then(|taken| taken.try_run(()));
                 }
                 Err(failure) => {
-                    self.joining.take_back();
+                    self.joining.withdraw_consent();
                     let waited = self.queue.try_with_value(VecDeque::len).unwrap_or_default();
                     problem.try_set(Some(with_dropped_count(failure.0, waited)));
                     self.reject_queued(AFTER_REFUSAL);

@@ -3,7 +3,7 @@
 
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
-use engine::plan::lift::{Brought, DropPreview, RoleDropPreview};
+use engine::plan::lift::{AddedRole, DropPreview, RoleDropPreview};
 
 /// The maximum number of listed names. The rest is a count.
 const MAX_NAMED: usize = 6;
@@ -56,7 +56,7 @@ impl Verdict {
     }
 
     /// The word in CSS.
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn label(&self) -> &'static str {
         match self {
             Self::Allowed { .. } => "legal",
             Self::Partial { .. } => "mixed",
@@ -126,7 +126,7 @@ fn promise(role: &RoleDropPreview) -> String {
 
 /// The additions, each with its reason.
 fn reasons(role: &RoleDropPreview) -> String {
-    let line = |required_by: &Brought| {
+    let line = |required_by: &AddedRole| {
         let nodes: Vec<&str> = required_by.nodes.iter().map(String::as_str).collect();
         format!(
             "{} on {}: {}",
@@ -223,7 +223,7 @@ mod tests {
                 .collect(),
             unknown: Vec::new(),
             brings: ["dns-client", "runtime"]
-                .map(|name| Brought {
+                .map(|name| AddedRole {
                     role: RoleName::parse(name).unwrap(),
                     nodes: vec!["web-1".into(), "web-2".into()],
                     count: 2,
@@ -292,7 +292,7 @@ mod tests {
         let none =
             verdict(RoleDropPreview { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
         assert_eq!(none.text(false), "db-1: is dead; 1 node: not checked, too many nodes at once");
-        let many = Brought {
+        let many = AddedRole {
             role: RoleName::parse("runtime").unwrap(),
             nodes: (1..=8).map(|n| format!("web-{n}")).collect(),
             count: 200,

@@ -15,8 +15,8 @@ use super::add_role::AddRole;
 use super::bind::SelectNodes;
 use super::board_state::BoardState;
 use super::menu::{NodeMenu, Subject};
-use super::move_nodes::{Move, MoveHere, Placed};
-use super::role_noderoles::{Asked, NodesWithRole};
+use super::move_nodes::{Move, MoveHere, NodeInDeployment};
+use super::role_noderoles::{BoardRoleRef, NodesWithRole};
 use super::{bind, cluster_edits, deployment_edits, role, version};
 use crate::components::{Dialog, Icon, icon};
 use crate::pages::edits::About;
@@ -31,7 +31,7 @@ pub(super) enum OpenEdit {
     Menu(Subject),
     About(About),
     /// Moves nodes to another deployment.
-    Move(Vec<Placed>),
+    Move(Vec<NodeInDeployment>),
     /// Moves nodes here. Contains the initial filter of their names.
     MoveHere(String),
     /// Changes the versions of barclamps.
@@ -52,7 +52,7 @@ pub(super) enum OpenEdit {
     /// Selects nodes for a role.
     SelectNodes(RoleName),
     /// Lists all nodes with a role.
-    NodesWithRole(Asked),
+    NodesWithRole(BoardRoleRef),
 }
 
 impl OpenEdit {
@@ -149,7 +149,7 @@ pub(super) fn EditDialog(board_state: BoardState) -> impl IntoView {
 
 fn closed(board_state: BoardState) {
     if matches!(&*board_state.act.read_untracked(), Some(OpenEdit::SelectNodes(_))) {
-        bind::put_back(board_state);
+        bind::cancel_menu_lift(board_state);
     }
     board_state.act.set(None);
 }

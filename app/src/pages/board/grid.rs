@@ -13,7 +13,7 @@ use super::board_state::BoardState;
 use super::drop_outcome::Verdict;
 use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
-use super::role::is_there;
+use super::role::is_bound;
 use super::role_noderoles;
 use super::step_states::RoleStates;
 use crate::components::{Empty, Icon, icon, mark, rows};
@@ -116,7 +116,7 @@ fn Row(
             aria-label=move || format!("Role {}", role.read().role)
             data-role=move || role.read().role.to_string()
             data-bindable=move || bindable.get().then_some("")
-            data-lift=move || verdict.read().as_ref().map(Verdict::word)
+            data-lift=move || verdict.read().as_ref().map(Verdict::label)
             data-over=move || over.get().then_some("")
             on:dragover=move |event| drag_over(board_state, name, bindable.get_untracked(), &verdict.get_untracked(), &event)
             on:dragleave=move |event| drag_leave(board_state, name, &event)
@@ -175,7 +175,7 @@ fn RoleButtons(board_state: BoardState, role: Memo<BoardRole>) -> impl IntoView 
                 type="button"
                 aria-label=format!("Run {name} again")
                 title="Run again"
-                disabled=move || !is_there(&role.read())
+                disabled=move || !is_bound(&role.read())
                 on:click=move |_| board_state.ask(OpenEdit::RerunRole(role.get_untracked()))
             >
                 {icon(Icon::Rerun)}
@@ -285,7 +285,7 @@ pub(super) fn noderole_view(
             >
                 {move || mark(state.get())}
                 <span class="clip">{move || chip.read().short.clone()}</span>
-                <span class="unseen">" " {move || state.get().word()}</span>
+                <span class="unseen">" " {move || state.get().label()}</span>
                 {move || chip.read().removed.then(|| view! { <span class="gone">{icon(Icon::Delete)} <span class="unseen">" removed by this proposal"</span></span> })}
                 {move || (!chip.read().alive).then(|| view! { <span class="dead">{icon(Icon::Dead)} <span class="unseen">" node is dead"</span></span> })}
             </a>
@@ -296,7 +296,7 @@ pub(super) fn noderole_view(
 
 /// The tooltip of a chip.
 fn hover(chip: &BoardNoderole, state: StepState) -> String {
-    let mut said = vec![format!("{}: {}", chip.fqdn, state.word())];
+    let mut said = vec![format!("{}: {}", chip.fqdn, state.label())];
     said.extend(chip.required_by.as_ref().map(|by| format!("required by {by}")));
     said.extend(chip.removed.then(|| "removed by this proposal".to_owned()));
     said.extend(chip.changed.then(|| "changed by this proposal".to_owned()));

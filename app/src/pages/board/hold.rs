@@ -15,7 +15,7 @@ use crate::components::{
 
 /// Shows the person who put the deployment on hold, the reason, and the effect.
 #[component]
-pub(super) fn Held(board_state: BoardState) -> impl IntoView {
+pub(super) fn HoldNotice(board_state: BoardState) -> impl IntoView {
     let hold = Memo::new(move |_| board_state.board().read().hold.clone());
     move || {
         let hold = hold.get()?;

@@ -15,9 +15,9 @@ use super::address::Address;
 use super::bind;
 use super::board_state::BoardState;
 use super::edit_dialog::{OpenEdit, line};
-use super::move_nodes::Placed;
+use super::move_nodes::NodeInDeployment;
 use crate::components::{Icon, icon};
-use crate::pages::edits::{About, Alone, Carried, LabelStyle, Named};
+use crate::pages::edits::{About, Alone, LabelStyle, Named, NoderoleOnNode};
 
 /// A node, and its role if the menu was opened on one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub(super) struct Subject {
     about: String,
     /// Its deployment, if known.
     deployment: Option<DeploymentName>,
-    of: Option<Of>,
+    of: Option<MenuNoderole>,
 }
 
 /// The noderole of a chip.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Of {
+struct MenuNoderole {
     role: RoleName,
     id: NoderoleId,
     /// Whether the noderole is only proposed.
@@ -63,7 +63,7 @@ impl Subject {
             named: Named { node: chip.node, short: chip.short.clone() },
             about: known.as_ref().map_or_else(|| chip.fqdn.clone(), |known| known.about.clone()),
             deployment: known.and_then(|known| known.deployment),
-            of: Some(Of {
+            of: Some(MenuNoderole {
                 role: role.clone(),
                 id: chip.noderole,
                 proposed: chip.state == StepState::Proposed,
@@ -121,9 +121,12 @@ fn of_noderole(board_state: BoardState, id: &str) -> Option<Subject> {
 }
 
 impl Subject {
-    fn carried(&self) -> Option<Carried> {
+    fn carried(&self) -> Option<NoderoleOnNode> {
         let of = self.of.as_ref()?;
-        Some(Carried { on: self.named.clone(), noderole: NoderoleKey::first(of.role.clone()) })
+        Some(NoderoleOnNode {
+            on: self.named.clone(),
+            noderole: NoderoleKey::first(of.role.clone()),
+        })
     }
 }
 
@@ -153,7 +156,8 @@ pub(super) fn NodeMenu(board_state: BoardState, subject: Subject) -> impl IntoVi
             {line(Icon::Cross, format!("Unbind from {short}"), "Without remove, its files and services stay on the node.", to(OpenEdit::About(About::Unbind(carried.clone()))))}
         }
     });
-    let placed = Placed { named: subject.named.clone(), deployment: subject.deployment.clone() };
+    let placed =
+        NodeInDeployment { named: subject.named.clone(), deployment: subject.deployment.clone() };
     let is_here = subject
         .deployment
         .as_ref()

@@ -107,11 +107,11 @@ fn Loaded(
     view! {
         <Title text=name.to_string()/>
         <Head board_state dialogs/>
-        <hold::Held board_state/>
+        <hold::HoldNotice board_state/>
         <MoveHint board_state/>
         <NoScriptHint board_state/>
         <proposal_bar::ProposalBar board_state propose/>
-        <div class="board" class:with-panel=with_panel data-planner=move || board_state.plans().get().word()>
+        <div class="board" class:with-panel=with_panel data-planner=move || board_state.plans().get().label()>
             <grid::Grid board_state/>
             <tray::Tray board_state/>
             {move || panel.get().map(|id| view! { <SidePanel id board_state noderole/> })}

@@ -24,12 +24,12 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// A node and its deployment, if known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct NodeInDeployment {
     pub(super) named: Named,
     pub(super) deployment: Option<DeploymentName>,
 }
 
-impl Placed {
+impl NodeInDeployment {
     fn is_in(&self, choice: &DestinationChoice) -> bool {
         self.deployment.as_ref() == Some(&choice.name)
     }
@@ -39,7 +39,7 @@ impl Placed {
 #[component]
 pub(super) fn Move(
     board_state: BoardState,
-    nodes: Vec<Placed>,
+    nodes: Vec<NodeInDeployment>,
     taken: Callback<()>,
 ) -> impl IntoView {
     let to = RwSignal::new(String::new());

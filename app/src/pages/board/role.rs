@@ -76,7 +76,7 @@ pub(super) fn RerunRole(
 ) -> impl IntoView {
     let (reason, behind) = (RwSignal::new(String::new()), RwSignal::new(false));
     let beside = RwSignal::new(BTreeSet::<RoleName>::new());
-    let (bound, more) = carriers(board_state, &role);
+    let (bound, more) = role_nodes(board_state, &role);
     let name = StoredValue::new(role.role);
     let edits = move || {
         let reason = reason.get().trim().to_owned();
@@ -133,7 +133,7 @@ pub(super) fn RerunRole(
                     <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
                     <span><b>"Include the dependents in this deployment"</b> " " <small>"On every node, in dependency order."</small></span>
                 </label>
-                {move || behind.get().then(|| view! { <Beside board_state name=name.get_value() beside/> })}
+                {move || behind.get().then(|| view! { <FurtherRoles board_state name=name.get_value() beside/> })}
                 <Outcome of=edit_form/>
             </div>
             <div class="foot"><SubmitButton of=edit_form/></div>
@@ -144,7 +144,7 @@ pub(super) fn RerunRole(
 
 /// Further roles with which the slice starts.
 #[component]
-fn Beside(
+fn FurtherRoles(
     board_state: BoardState,
     name: RoleName,
     beside: RwSignal<BTreeSet<RoleName>>,
@@ -156,7 +156,7 @@ fn Beside(
         .filter(|group| group.of_ancestor.is_none())
         .flat_map(|group| &group.roles);
     let others: Vec<RoleName> =
-        own.filter(|role| role.role != name && is_there(role)).map(|r| r.role.clone()).collect();
+        own.filter(|role| role.role != name && is_bound(role)).map(|r| r.role.clone()).collect();
     drop(board);
     let line = move |role: RoleName| {
         let (of, set) = (StoredValue::new(role.clone()), role.clone());
@@ -189,11 +189,11 @@ fn Beside(
 }
 
 /// Whether a node already has the role. A role that is only proposed runs anyway.
-pub(super) fn is_there(role: &BoardRole) -> bool {
+pub(super) fn is_bound(role: &BoardRole) -> bool {
     role.more > 0 || role.noderoles.iter().any(|chip| chip.state != StepState::Proposed)
 }
 
-fn there(chips: &[BoardNoderole]) -> Vec<NodeId> {
+fn bound_nodes(chips: &[BoardNoderole]) -> Vec<NodeId> {
     chips
         .iter()
         .filter(|chip| chip.state != StepState::Proposed && !chip.removed)
@@ -203,14 +203,17 @@ fn there(chips: &[BoardNoderole]) -> Vec<NodeId> {
 
 /// The nodes with a role, and the number of further ones: those in its cell, and those that do not
 /// fit there.
-fn carriers(board_state: BoardState, role: &BoardRole) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
-    let (bound, more) = (RwSignal::new(there(&role.noderoles)), RwSignal::new(role.more));
+fn role_nodes(
+    board_state: BoardState,
+    role: &BoardRole,
+) -> (RwSignal<Vec<NodeId>>, RwSignal<usize>) {
+    let (bound, more) = (RwSignal::new(bound_nodes(&role.noderoles)), RwSignal::new(role.more));
     if role.more > 0 {
         let (deployment, role) =
             (board_state.board().read_untracked().name.to_string(), role.role.clone());
         spawn_local(async move {
-            if let Ok(all) = server_functions::carriers(deployment, None, role).await {
-                bound.try_set(there(&all.noderoles));
+            if let Ok(all) = server_functions::role_noderoles(deployment, None, role).await {
+                bound.try_set(bound_nodes(&all.noderoles));
                 more.try_set(all.more);
             }
         });

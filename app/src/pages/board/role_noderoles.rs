@@ -13,12 +13,12 @@ use crate::components::{Feed, ProblemNotice, rows};
 
 /// A role of a board: the deployment's own, or one of an ancestor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Asked {
+pub(super) struct BoardRoleRef {
     role: RoleName,
     of_ancestor: Option<DeploymentName>,
 }
 
-impl Asked {
+impl BoardRoleRef {
     pub(super) fn title(&self) -> String {
         format!("Nodes with {}", self.role)
     }
@@ -31,7 +31,7 @@ pub(super) fn more(
     role: &BoardRole,
     of_ancestor: Option<DeploymentName>,
 ) -> impl IntoView + use<> {
-    let asked = Asked { role: role.role.clone(), of_ancestor };
+    let asked = BoardRoleRef { role: role.role.clone(), of_ancestor };
     let place = addresses::graph(&board_state.board().read_untracked().name);
     let place = format!("{place}?roles={}&as=table", addresses::encoded(role.role.as_str()));
     let more = role.more;
@@ -56,7 +56,7 @@ pub(super) fn more(
 #[component]
 pub(super) fn NodesWithRole(
     board_state: BoardState,
-    asked: Asked,
+    asked: BoardRoleRef,
     taken: Callback<()>,
 ) -> impl IntoView {
     let role = StoredValue::new(asked.role.clone());
@@ -67,7 +67,7 @@ pub(super) fn NodesWithRole(
         let (deployment, asked) = (deployment.clone(), asked.clone());
         async move {
             let of = asked.of_ancestor.map(|name| name.to_string());
-            server_functions::carriers(deployment, of, asked.role).await.map(Some)
+            server_functions::role_noderoles(deployment, of, asked.role).await.map(Some)
         }
     });
     let found = feed.value();

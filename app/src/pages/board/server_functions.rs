@@ -20,13 +20,14 @@ pub async fn board(deployment: String, query: BoardQuery) -> ServerResult<Board>
 
 /// All nodes with a role of a board.
 #[server(name = ReadNodesWithRole, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
-pub async fn carriers(
+pub async fn role_noderoles(
     deployment: String,
     of_ancestor: Option<String>,
     role: RoleName,
 ) -> ServerResult<RoleNoderoles> {
     let (request, actor) = signed_in()?;
-    answer(request.control.carriers(&actor, &deployment, of_ancestor.as_deref(), &role).await).await
+    answer(request.control.role_noderoles(&actor, &deployment, of_ancestor.as_deref(), &role).await)
+        .await
 }
 
 /// The nodes of a board's tray that match, including those that the board does not list.

@@ -50,10 +50,10 @@ pub(super) fn RoleStates(board_state: BoardState, role: Memo<BoardRole>) -> impl
     let counts = Memo::new(move |_| board_state.role_standing(&role.read()));
     move || {
         let counts = counts.get();
-        let words: Vec<String> = WORD_STATES
+        let words: Vec<String> = STATE_ORDER
             .into_iter()
             .filter(|state| counts.of(*state) > 0)
-            .map(|state| format!("{} {}", counts.of(state), state.word().to_lowercase()))
+            .map(|state| format!("{} {}", counts.of(state), state.label().to_lowercase()))
             .collect();
         (!words.is_empty()).then(|| {
             let words = words.join(", ");
@@ -63,7 +63,7 @@ pub(super) fn RoleStates(board_state: BoardState, role: Memo<BoardRole>) -> impl
 }
 
 /// The order of the states in words.
-const WORD_STATES: [StepState; 5] = [
+const STATE_ORDER: [StepState; 5] = [
     StepState::Active,
     StepState::Error,
     StepState::Blocked,
@@ -72,7 +72,7 @@ const WORD_STATES: [StepState; 5] = [
 ];
 
 /// The list of steps in a state.
-fn way(state: StepState, name: &DeploymentName) -> Option<String> {
+fn steps_address(state: StepState, name: &DeploymentName) -> Option<String> {
     match state {
         StepState::Error => Some(addresses::pending_in_for(name, PendingReason::Failed.as_str())),
         StepState::Blocked | StepState::Todo => Some(addresses::pending_in(name)),
@@ -87,10 +87,10 @@ fn one(board_state: BoardState, counts: Memo<StateCounts>, state: StepState) -> 
     let is_any = Memo::new(move |_| number.get() > 0);
     move || {
         is_any.get().then(|| {
-            let word = state.word().to_lowercase();
+            let word = state.label().to_lowercase();
             view! {
                 <li data-state=state.as_str()>
-                    <a href=move || way(state, &board_state.board().read().name)>{mark(state)} <span>{move || format!("{} {word}", number.get())}</span></a>
+                    <a href=move || steps_address(state, &board_state.board().read().name)>{mark(state)} <span>{move || format!("{} {word}", number.get())}</span></a>
                 </li>
             }
         })

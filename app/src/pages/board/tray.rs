@@ -11,12 +11,12 @@ use leptos_router::hooks::use_navigate;
 use std::time::Duration;
 use wasm_bindgen::JsCast;
 
-use super::address::{Address, TRAY_FILTERS, filter_of_word, filter_word};
+use super::address::{Address, TRAY_FILTERS, filter_param, parse_filter};
 use super::bind;
 use super::board_state::{BoardState, Direction, Key, LiftedBy, Search, nodes};
 use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
-use super::move_nodes::Placed;
+use super::move_nodes::NodeInDeployment;
 use crate::components::{Icon, icon, rows};
 use crate::pages::edits::Named;
 
@@ -44,7 +44,8 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
         Some(Search::Done(count)) => count.max(fitting.read().len()),
         _ => fitting.read().len(),
     };
-    let shown = Memo::new(move |_| fitting.read().iter().take(SHOWN).cloned().collect::<Vec<_>>());
+    let shown =
+        Memo::new(move |_| fitting.read().iter().take(MAX_TRAY_NODES).cloned().collect::<Vec<_>>());
     let navigate = use_navigate();
     let narrow = StoredValue::new(move |show: TrayFilter| {
         let link = here.read_untracked().narrowed(filter.read_untracked().trim(), show).link();
@@ -128,10 +129,10 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
                         class="select"
                         id="tray-show"
                         name="show"
-                        on:change=move |event| narrow.with_value(|narrow| narrow(filter_of_word(&event_target_value(&event))))
+                        on:change=move |event| narrow.with_value(|narrow| narrow(parse_filter(&event_target_value(&event))))
                     >
                         {TRAY_FILTERS.map(|(show, words)| view! {
-                            <option value=filter_word(show) selected=move || here.read().show == show>{words}</option>
+                            <option value=filter_param(show) selected=move || here.read().show == show>{words}</option>
                         }).collect_view()}
                     </select>
                 </form>
@@ -150,7 +151,7 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
 }
 
 /// The maximum number of displayed nodes. The filter finds the others.
-const SHOWN: usize = MAX_FOUND_NODES;
+const MAX_TRAY_NODES: usize = MAX_FOUND_NODES;
 
 /// State that the chips of the tray share.
 #[derive(Clone, Copy)]
@@ -196,11 +197,11 @@ fn SelectionBar(board_state: BoardState) -> impl IntoView {
 }
 
 /// The selected nodes and their deployments.
-fn selected(board_state: BoardState) -> Vec<Placed> {
+fn selected(board_state: BoardState) -> Vec<NodeInDeployment> {
     let (selected, board) =
         (board_state.selected().read_untracked(), board_state.board().read_untracked());
     let chosen = board.tray.iter().filter(|node| selected.contains(&node.node));
-    let placed = chosen.map(|node| Placed {
+    let placed = chosen.map(|node| NodeInDeployment {
         named: Named { node: node.node, short: node.short.clone() },
         deployment: Some(node.deployment.clone()),
     });
@@ -278,7 +279,7 @@ fn tray_node(
                     open_menu(board_state, id);
                 }
                 on:focus=move |_| floor.focus.set(Some(id))
-                on:blur=move |_| board_state.let_go(LiftedBy::Keyboard)
+                on:blur=move |_| board_state.cancel_lift(LiftedBy::Keyboard)
                 on:keydown=move |event| key(board_state, floor, id, &event)
                 on:keyup=move |event| {
                     // Some browsers fire a click when Space is released.
@@ -287,7 +288,7 @@ fn tray_node(
                     }
                 }
                 on:dragstart=move |event| on_drag_start(board_state, floor, id, &event)
-                on:dragend=move |_| board_state.let_go(LiftedBy::Pointer)
+                on:dragend=move |_| board_state.cancel_lift(LiftedBy::Pointer)
             >
                 {move || face()}
             </button>

@@ -42,7 +42,7 @@ impl Joining {
     }
 
     /// Drops the confirmation after a failed command, which adds no author.
-    pub fn take_back(self) {
+    pub fn withdraw_consent(self) {
         self.agreed.try_set(None);
     }
 

@@ -106,7 +106,7 @@ pub fn EditCommands(pen: EditContext, of: Preview) -> impl IntoView {
         let put = |(proposal, version, edits): (ProposalId, i32, Vec<Edit>)| {
             api::calls::put((proposal, version), pen.board.read().as_ref(), &edits)
         };
-        of.stands_for().map(put).into_iter().collect::<Vec<_>>()
+        of.represented_deployment().map(put).into_iter().collect::<Vec<_>>()
     };
     view! { <EquivalentCommands of=calls/> }.into_any()
 }
@@ -143,12 +143,12 @@ pub struct Named {
 
 /// A noderole with its node's short name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Carried {
+pub struct NoderoleOnNode {
     pub on: Named,
     pub noderole: NoderoleKey,
 }
 
-impl std::fmt::Display for Carried {
+impl std::fmt::Display for NoderoleOnNode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} on {}", self.noderole, self.on.short)
     }
@@ -158,10 +158,10 @@ impl std::fmt::Display for Carried {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum About {
     /// The noderole's own data.
-    Data(Carried),
+    Data(NoderoleOnNode),
     /// Another run.
-    Rerun(Carried),
-    Unbind(Carried),
+    Rerun(NoderoleOnNode),
+    Unbind(NoderoleOnNode),
     /// Expunges the node.
     GiveUp(Named),
 }

@@ -4,13 +4,13 @@ use api::views::node_proposal::DraftedNoderole;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
-use super::{Carried, EditContext, EditForm, Outcome, SubmitButton, server_functions};
+use super::{EditContext, EditForm, NoderoleOnNode, Outcome, SubmitButton, server_functions};
 use crate::components::json::{DataEditor, Draft};
 use crate::components::{Feed, ProblemNotice};
 use crate::validation::Purpose;
 
 #[component]
-pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Unbind(pen: EditContext, of: NoderoleOnNode, taken: Callback<()>) -> impl IntoView {
     let along = RwSignal::new(false);
     let done = format!("The proposal unbinds {} from {}.", of.noderole, of.on.short);
     let edit_form = EditForm::new(pen, move || {
@@ -44,7 +44,7 @@ pub(super) fn Unbind(pen: EditContext, of: Carried, taken: Callback<()>) -> impl
 
 /// Runs the noderole again.
 #[component]
-pub(super) fn Rerun(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
+pub(super) fn Rerun(pen: EditContext, of: NoderoleOnNode, taken: Callback<()>) -> impl IntoView {
     let reason = RwSignal::new(String::new());
     let done = format!("The proposal runs {of} again.");
     let edit_form = EditForm::new(pen, move || {
@@ -107,7 +107,7 @@ pub fn Reason(
 
 /// Edits the data of one noderole, existing or proposed.
 #[component]
-pub(super) fn OwnData(pen: EditContext, of: Carried, taken: Callback<()>) -> impl IntoView {
+pub(super) fn OwnData(pen: EditContext, of: NoderoleOnNode, taken: Callback<()>) -> impl IntoView {
     let request = of.clone();
     let proposal = pen.proposal.get_untracked().map(|(proposal, _)| proposal);
     let feed = Feed::new(None::<DraftedNoderole>, move || {
@@ -145,7 +145,7 @@ pub(super) fn OwnData(pen: EditContext, of: Carried, taken: Callback<()>) -> imp
 #[component]
 fn Editor(
     pen: EditContext,
-    of: Carried,
+    of: NoderoleOnNode,
     noderole: DraftedNoderole,
     /// The noderole in the proposal, as it was loaded last.
     stored: Signal<Option<DraftedNoderole>>,

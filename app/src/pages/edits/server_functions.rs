@@ -40,10 +40,10 @@ pub async fn edit(proposal: ProposalId, version: i32, edits: Vec<Edit>) -> Serve
 }
 
 /// A preview of a proposal with further edits, which are not saved.
-#[server(name = PreviewEdits, prefix = "/call", endpoint = "foresee", input = AsJson, output = AsJson)]
-pub async fn foresee(proposal: ProposalId, edits: Vec<Edit>) -> ServerResult<EditsPreview> {
+#[server(name = PreviewEdits, prefix = "/call", endpoint = "preview-edits", input = AsJson, output = AsJson)]
+pub async fn preview_edits(proposal: ProposalId, edits: Vec<Edit>) -> ServerResult<EditsPreview> {
     let (request, actor) = signed_in()?;
-    answer(request.control.foresee(&actor, proposal, edits).await).await
+    answer(request.control.preview_edits(&actor, proposal, edits).await).await
 }
 
 /// Undoes the last edit.

@@ -25,9 +25,9 @@ columns_of!(Part {
 });
 
 #[derive(Clone, Copy)]
-struct LooksAt(NodeParam);
+struct NodeHealthChecks(NodeParam);
 
-impl ListPage for LooksAt {
+impl ListPage for NodeHealthChecks {
     type Sort = HealthCheckSort;
     type Part = Part;
     type Page = HealthCheckPage;
@@ -36,7 +36,7 @@ impl ListPage for LooksAt {
 
     const ID: &'static str = "look";
     const NAMES: (&'static str, &'static str) = ("health check", "health checks");
-    const PLACE: &'static str = "before";
+    const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::choice("reached", "Result", "reached is", || {
             vec![("true", "reached"), ("false", "not reached")]
@@ -45,7 +45,7 @@ impl ListPage for LooksAt {
     ];
     const NUMBERS: &'static [Part] = &[Part::Duration];
     const SORTS: &'static [(HealthCheckSort, &'static str)] = &[(HealthCheckSort::At, "when")];
-    const SAME: List = List::HealthChecks;
+    const API_LIST: List = List::HealthChecks;
 
     fn path(self) -> String {
         addresses::node_health_checks(&self.0.name())
@@ -58,7 +58,7 @@ impl ListPage for LooksAt {
         let (sort, before) = address.stretch()?;
         server_functions::node_health_checks(
             name,
-            HealthChecksQuery { reached, text: address.word("text"), sort, limit: None, before },
+            HealthChecksQuery { reached, text: address.param("text"), sort, limit: None, before },
         )
         .await
     }
@@ -71,8 +71,8 @@ impl ListPage for LooksAt {
         (check.at, check.by.clone())
     }
 
-    fn same(self, address: &ListAddress<HealthCheckSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
+    fn api_call(self, address: &ListAddress<HealthCheckSort>) -> Call {
+        list_of(Self::API_LIST, &self.0.name_untracked(), |word| self.api_param(address, word))
     }
 
     fn follow(self, feed: Feed<HealthCheckPage>) {
@@ -103,7 +103,7 @@ impl ListPage for LooksAt {
 #[component]
 pub fn HealthChecksPage() -> impl IntoView {
     let node = NodeParam::read();
-    let list = ListOf::new(LooksAt(node));
+    let list = ListOf::new(NodeHealthChecks(node));
     let title = |name: &str| format!("Health checks of {name}");
     stored::page(
         node,

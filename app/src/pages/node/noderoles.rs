@@ -33,9 +33,9 @@ const STATES: [StepState; 5] = [
 ];
 
 #[derive(Clone, Copy)]
-struct CarriedBy(NodeParam);
+struct NodeNoderoles(NodeParam);
 
-impl ListPage for CarriedBy {
+impl ListPage for NodeNoderoles {
     type Sort = NodeNoderoleSort;
     type Part = Part;
     type Page = NodeNoderolePage;
@@ -43,17 +43,17 @@ impl ListPage for CarriedBy {
 
     const ID: &'static str = "noderole";
     const NAMES: (&'static str, &'static str) = ("noderole", "noderoles");
-    const PLACE: &'static str = "after";
+    const CURSOR_PARAM: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::choice("state", "State", "state is", || {
-            STATES.map(|state| (state.as_str(), state.word())).to_vec()
+            STATES.map(|state| (state.as_str(), state.label())).to_vec()
         }),
         Field::text("role", "Role", "role is"),
     ];
     const SORTS: &'static [(NodeNoderoleSort, &'static str)] = &[(NodeNoderoleSort::Rank, "order")];
     // A step's state changes with its runs and with the target.
     const TOPICS: &'static [Topic] = &[Topic::Runs, Topic::Blueprints, Topic::Nodes];
-    const SAME: List = List::Noderoles;
+    const API_LIST: List = List::Noderoles;
 
     fn path(self) -> String {
         addresses::node_noderoles(&self.0.name())
@@ -65,7 +65,7 @@ impl ListPage for CarriedBy {
         let (sort, after) = address.stretch()?;
         server_functions::node_noderoles(
             name,
-            NodeNoderolesQuery { state, role: address.word("role"), sort, limit: None, after },
+            NodeNoderolesQuery { state, role: address.param("role"), sort, limit: None, after },
         )
         .await
     }
@@ -78,8 +78,8 @@ impl ListPage for CarriedBy {
         carried.id
     }
 
-    fn same(self, address: &ListAddress<NodeNoderoleSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
+    fn api_call(self, address: &ListAddress<NodeNoderoleSort>) -> Call {
+        list_of(Self::API_LIST, &self.0.name_untracked(), |word| self.api_param(address, word))
     }
 
     fn none(self) -> AnyView {
@@ -121,7 +121,7 @@ impl ListPage for CarriedBy {
 #[component]
 pub fn NoderolesPage() -> impl IntoView {
     let node = NodeParam::read();
-    let list = ListOf::new(CarriedBy(node));
+    let list = ListOf::new(NodeNoderoles(node));
     let title = |name: &str| format!("Noderoles of {name}");
     stored::page(
         node,

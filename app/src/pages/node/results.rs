@@ -37,7 +37,7 @@ impl ListPage for ResultsOn {
 
     const ID: &'static str = "result";
     const NAMES: (&'static str, &'static str) = ("result", "results");
-    const PLACE: &'static str = "before";
+    const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::choice("outcome", "Outcome", "outcome is", || {
             ResultOutcome::EVERY.map(|outcome| (outcome.as_str(), outcome.as_str())).to_vec()
@@ -47,7 +47,7 @@ impl ListPage for ResultsOn {
     const NUMBERS: &'static [Part] = &[Part::Blueprint];
     const SORTS: &'static [(ResultSort, &'static str)] = &[(ResultSort::Run, "run")];
     const TOPICS: &'static [Topic] = &[Topic::Runs];
-    const SAME: List = List::Results;
+    const API_LIST: List = List::Results;
 
     fn path(self) -> String {
         addresses::node_results(&self.0.name())
@@ -59,7 +59,7 @@ impl ListPage for ResultsOn {
         let (sort, before) = address.stretch()?;
         server_functions::node_results(
             name,
-            ResultsQuery { outcome, role: address.word("role"), sort, limit: None, before },
+            ResultsQuery { outcome, role: address.param("role"), sort, limit: None, before },
         )
         .await
     }
@@ -76,8 +76,8 @@ impl ListPage for ResultsOn {
         Some(format!("{} stored in total", page.all))
     }
 
-    fn same(self, address: &ListAddress<ResultSort>) -> Call {
-        list_of(Self::SAME, &self.0.name_untracked(), |word| self.word(address, word))
+    fn api_call(self, address: &ListAddress<ResultSort>) -> Call {
+        list_of(Self::API_LIST, &self.0.name_untracked(), |word| self.api_param(address, word))
     }
 
     fn none(self) -> AnyView {

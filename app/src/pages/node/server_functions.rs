@@ -6,7 +6,7 @@ use api::nodes::{
     NodeView,
 };
 #[cfg(feature = "ssr")]
-use api::nodes::{NodeChange, WayChange};
+use api::nodes::{NodeChange, NodeConnectionChange};
 use api::values::{ResultLines, ResultsQuery};
 use engine::ids::{NodeId, ProposalId};
 use leptos::prelude::*;
@@ -133,9 +133,9 @@ fn parse_connection(
     key: Option<String>,
     key_version: Option<String>,
     host_key: Option<String>,
-) -> Result<WayChange, api::Problem> {
+) -> Result<NodeConnectionChange, api::Problem> {
     let trimmed = |text: Option<String>| text.map(|text| text.trim().to_owned());
-    Ok(WayChange {
+    Ok(NodeConnectionChange {
         root,
         addresses: address.as_deref().map(several),
         port: port.as_deref().map(|text| number::<u16>("port", text)).transpose()?,

@@ -71,13 +71,13 @@ pub async fn propose_move(deployment: String, node: String) -> ServerResult<Prop
     let deployment = deployment.trim();
     let (request, actor) = signed_in()?;
     let proposal = answer(request.control.propose_by_name(&actor, deployment).await).await?;
-    leptos_axum::redirect(&crate::addresses::bring(deployment, &node));
+    leptos_axum::redirect(&crate::addresses::move_node_dialog(deployment, &node));
     Ok(proposal)
 }
 
 /// Deletes the record of a node that no target contains.
-#[server(name = DeleteNode, prefix = "/call", endpoint = "take-out-node", output = AsJson)]
-pub async fn take_out_node(node: NodeId) -> ServerResult<()> {
+#[server(name = DeleteNode, prefix = "/call", endpoint = "delete-node", output = AsJson)]
+pub async fn delete_node(node: NodeId) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(request.control.take_out_node(&actor, node, None).await).await
+    answer(request.control.delete_node(&actor, node, None).await).await
 }

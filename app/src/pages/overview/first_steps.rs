@@ -1,7 +1,7 @@
 //! A checklist for new users: five steps from a board to a retried step. Gantry ticks them off from
 //! actual events.
 
-use api::overview::FirstSteps as Told;
+use api::overview::FirstSteps;
 use leptos::form::ActionForm;
 use leptos::prelude::*;
 
@@ -19,7 +19,7 @@ struct Step {
 }
 
 /// The five steps, each with a link.
-fn five(told: &Told) -> [Step; 5] {
+fn five(told: &FirstSteps) -> [Step; 5] {
     let board = told
         .deployment
         .as_ref()
@@ -72,7 +72,7 @@ fn five(told: &Told) -> [Step; 5] {
 /// The checklist. Empty once all is done, or after the user hides it.
 #[component]
 pub(super) fn FirstSteps(
-    steps: Memo<Option<Told>>,
+    steps: Memo<Option<FirstSteps>>,
     away: Memo<bool>,
     changed: Callback<()>,
 ) -> impl IntoView {
@@ -144,13 +144,18 @@ mod tests {
 
     #[test]
     fn first_steps_link_to_their_pages() {
-        let places = |told: &Told| five(told).map(|step| step.place);
+        let places = |told: &FirstSteps| five(told).map(|step| step.place);
         assert_eq!(
-            places(&Told::default()),
+            places(&FirstSteps::default()),
             ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]
         );
         let deployment = DeploymentName::parse("web").ok();
-        let told = Told { edited: true, deployment, review: Some(ReviewId(7)), ..Told::default() };
+        let told = FirstSteps {
+            edited: true,
+            deployment,
+            review: Some(ReviewId(7)),
+            ..FirstSteps::default()
+        };
         assert_eq!(
             places(&told),
             [
@@ -162,8 +167,8 @@ mod tests {
             ]
         );
         assert_eq!(five(&told).map(|step| step.done), [true, false, false, false, false]);
-        let ran = Told { ran: true, ..told };
+        let ran = FirstSteps { ran: true, ..told };
         assert!(!five(&ran)[4].done && five(&ran)[4].how.contains("break it"));
-        assert!(five(&Told { retried: true, ..ran })[4].done);
+        assert!(five(&FirstSteps { retried: true, ..ran })[4].done);
     }
 }

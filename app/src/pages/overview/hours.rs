@@ -75,7 +75,7 @@ mod tests {
     use api::At;
 
     #[test]
-    fn chart_and_words_agree() {
+    fn chart_matches_its_text() {
         let hour = |runs, failed| Hour { from: At(0), runs, failed };
         assert_eq!(words(&[hour(0, 0); 24]), "No runs in the last 24 hours");
         assert_eq!(

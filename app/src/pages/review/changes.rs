@@ -13,7 +13,7 @@ use engine::blueprint::difference::{
     BarclampDifference, DeploymentDifference, Difference, EdgeDifference, Mark, NodeDifference,
     NoderoleDifference, RoleDifference, Sides,
 };
-use engine::blueprint::text::{NamedNoderole, Names as Known};
+use engine::blueprint::text::{NamedNoderole, Names as DisplayNames};
 use engine::cluster::connection::FieldChange;
 use engine::cluster::{Connection, EdgeKind, NoderoleKey, phantom};
 use engine::counting::{either, many};
@@ -31,7 +31,7 @@ use crate::addresses;
 use crate::components::{Empty, Feed, Icon, icon};
 
 /// The maximum number of cards that are visible without expanding.
-const SHOWN: usize = 40;
+const MAX_OPEN_CARDS: usize = 40;
 /// The maximum number of noderoles in one card. The rest is a count.
 const LINES: usize = 200;
 /// The maximum number of lines of a change that is expanded initially.
@@ -95,11 +95,11 @@ fn counts_by_kind(difference: &Difference) -> [(usize, &'static str); 5] {
 /// Names and contents that the rendering of a difference needs.
 #[derive(Clone, Default)]
 struct Names {
-    known: Known,
+    known: DisplayNames,
     brought: BTreeMap<NoderoleId, String>,
     /// The differences between role contents, by old and new hash. A node's card omits those that
     /// its deployment's card shows.
-    contents: BTreeMap<(Hash, Hash), Told>,
+    contents: BTreeMap<(Hash, Hash), RoleContentDifference>,
     /// The roles that change because barclamps are pinned to other versions.
     pins: Vec<PinChange>,
     /// The effective values of deployment roles whose data changes.
@@ -112,7 +112,7 @@ struct Names {
 
 /// The difference between two contents of a role.
 #[derive(Clone)]
-struct Told {
+struct RoleContentDifference {
     changes: Vec<Change>,
     files: Vec<FileChange>,
 }
@@ -122,7 +122,7 @@ impl Names {
     fn with_versions(self, contents: Vec<ContentChange>, pins: Vec<PinChange>) -> Self {
         let told = contents.into_iter().map(|content| {
             let ContentChange { old, new, changes, files } = content;
-            ((old, new), Told { changes, files })
+            ((old, new), RoleContentDifference { changes, files })
         });
         Self { contents: told.collect(), pins, ..self }
     }
@@ -148,7 +148,7 @@ impl Names {
     /// files.
     fn content_rows(&self, sides: Sides<Option<Hash>>) -> AnyView {
         let told = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
-        let Some(Told { changes, files }) = told else { return ().into_any() };
+        let Some(RoleContentDifference { changes, files }) = told else { return ().into_any() };
         let definition = changes.iter().cloned().map(definition_row).collect_view();
         (definition, files.iter().cloned().map(files::file_row).collect_view()).into_any()
     }
@@ -257,7 +257,7 @@ pub(super) fn Changes(
     // A review never changes, so the differences are rendered once.
     let review = review.get_untracked();
     let is_expanded = lines(&difference) <= GLANCE;
-    let mut known = Known { deployments: review.deployments, noderoles };
+    let mut known = DisplayNames { deployments: review.deployments, noderoles };
     known.noderoles.extend(review.noderoles);
     // They belong to the difference of the review itself.
     let role_values = if versions.is_none() { review.role_values } else { Vec::new() };
@@ -277,7 +277,7 @@ pub(super) fn Changes(
 /// The differences between any two blueprints.
 pub(in crate::pages) fn differs(
     difference: Difference,
-    known: Known,
+    known: DisplayNames,
     contents: Vec<ContentChange>,
     pins: Vec<PinChange>,
 ) -> impl IntoView {
@@ -311,8 +311,8 @@ fn drawn(difference: Difference, mut context: Names) -> AnyView {
         .retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
     let groups = alike(nodes, &context.known, &context.brought);
     let all = RwSignal::new(false);
-    let hidden = groups.len().saturating_sub(SHOWN);
-    let late: Vec<_> = groups.iter().skip(SHOWN).cloned().collect();
+    let hidden = groups.len().saturating_sub(MAX_OPEN_CARDS);
+    let late: Vec<_> = groups.iter().skip(MAX_OPEN_CARDS).cloned().collect();
     let (late, late_names) = (StoredValue::new(late), StoredValue::new(context.clone()));
     let rest = move || {
         match all.get() {
@@ -332,7 +332,7 @@ fn drawn(difference: Difference, mut context: Names) -> AnyView {
         {tools}
         {policy.map(|sides| policy_card(&sides, &context))}
         {cards}
-        {groups.into_iter().take(SHOWN).map(|group| node_card(group, &context)).collect_view()}
+        {groups.into_iter().take(MAX_OPEN_CARDS).map(|group| node_card(group, &context)).collect_view()}
         {move || rest()}
         <p class="muted">{unchanged} {either(unchanged, " other document is unchanged.", " other documents are unchanged.")}</p>
     }
@@ -381,7 +381,7 @@ pub(super) fn cards(review: &ReviewView) -> Vec<Vec<Anchor>> {
         .deployments
         .iter()
         .map(|deployment| vec![Anchor::Deployment(deployment.id)]);
-    let known = Known { deployments: BTreeMap::new(), noderoles: review.noderoles.clone() };
+    let known = DisplayNames { deployments: BTreeMap::new(), noderoles: review.noderoles.clone() };
     let nodes = alike(review.difference.nodes.clone(), &known, &review.required_by);
     policy.chain(deployments).chain(nodes.iter().map(Group::documents)).collect()
 }
@@ -404,7 +404,7 @@ impl Group {
 
 fn alike(
     nodes: Vec<NodeDifference>,
-    known: &Known,
+    known: &DisplayNames,
     brought: &BTreeMap<NoderoleId, String>,
 ) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
@@ -435,13 +435,13 @@ fn alike(
 /// A dependency relative to the node. Dependencies on the same node are equal for all nodes of a
 /// group.
 #[derive(PartialEq, Eq, PartialOrd, Ord, Serialize)]
-enum Awaited<'a> {
+enum Dependency<'a> {
     Here(&'a NoderoleKey),
     There(&'a NoderoleId),
 }
 
-impl<'a> Awaited<'a> {
-    fn of(edge: &'a EdgeDifference, node: NodeId, known: &'a Known) -> Self {
+impl<'a> Dependency<'a> {
+    fn of(edge: &'a EdgeDifference, node: NodeId, known: &'a DisplayNames) -> Self {
         let here = known.noderoles.get(&edge.parent).filter(|place| place.node == node);
         here.map_or(Self::There(&edge.parent), |place| Self::Here(&place.noderole))
     }
@@ -451,7 +451,7 @@ impl<'a> Awaited<'a> {
 /// a card.
 fn card_key(
     node: &NodeDifference,
-    known: &Known,
+    known: &DisplayNames,
     brought: &BTreeMap<NoderoleId, String>,
 ) -> Result<String, serde_json::Error> {
     let NodeDifference {
@@ -490,7 +490,7 @@ fn card_key(
             } = noderole;
             let edges: BTreeSet<_> = edges
                 .iter()
-                .map(|edge| (Awaited::of(edge, *on, known), edge.old, edge.new))
+                .map(|edge| (Dependency::of(edge, *on, known), edge.old, edge.new))
                 .collect();
             (noderole, deployment, mark, contents, bound, rerun, rank, edges, data, brought.get(id))
         })
@@ -1042,7 +1042,7 @@ mod tests {
 
     #[test]
     fn equal_node_changes_share_card_per_reason() {
-        let (known, mut brought) = (Known::default(), BTreeMap::new());
+        let (known, mut brought) = (DisplayNames::default(), BTreeMap::new());
         let nodes = vec![node(1, "app"), node(2, "db"), node(3, "app")];
         let groups = alike(nodes.clone(), &known, &brought);
         assert_eq!(groups.len(), 2);
@@ -1083,9 +1083,9 @@ mod tests {
             place(9, "db"),
             place(1, "dns"),
         ];
-        let known = Known {
+        let known = DisplayNames {
             noderoles: all.into_iter().chain([place(2, "dns")]).collect(),
-            ..Known::default()
+            ..DisplayNames::default()
         };
         let groups =
             |nodes: [NodeDifference; 2]| alike(nodes.to_vec(), &known, &BTreeMap::new()).len();
@@ -1113,7 +1113,7 @@ mod tests {
         let nodes: Vec<NodeDifference> =
             (1..20_000).map(|n| rewired(node(n, "app"), &[(n + 50_000, "db")])).collect();
         let began = std::time::Instant::now();
-        assert_eq!(alike(nodes, &Known::default(), &BTreeMap::new()).len(), 19_999);
+        assert_eq!(alike(nodes, &DisplayNames::default(), &BTreeMap::new()).len(), 19_999);
         assert!(began.elapsed() < std::time::Duration::from_secs(20), "{:?}", began.elapsed());
     }
 

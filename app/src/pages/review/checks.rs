@@ -2,7 +2,7 @@
 
 use api::reviews::{ReviewState, ReviewView};
 use engine::counting::{either, many};
-use engine::gate::who::named;
+use engine::gate::contacts::named;
 use engine::gate::{Rule, RuleResult};
 use engine::lint::{Check, Finding, Level};
 use leptos::prelude::*;

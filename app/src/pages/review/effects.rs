@@ -232,7 +232,7 @@ fn line(touched: &Touched, exists: bool, last: Option<AnyView>) -> AnyView {
 
 fn restarted(restart: &NoderoleRerun) -> AnyView {
     let cause = match restart.cause {
-        RerunCause::Asked => "rerun requested",
+        RerunCause::Requested => "rerun requested",
         RerunCause::RoleChanged => "role content changed",
         RerunCause::DataChanged => "data changed",
     };

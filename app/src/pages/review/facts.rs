@@ -411,7 +411,7 @@ mod tests {
     }
 
     fn restart(n: u128, in_use: Option<bool>) -> NoderoleRerun {
-        NoderoleRerun { touched: at(n), cause: RerunCause::Asked, reason: None, in_use }
+        NoderoleRerun { touched: at(n), cause: RerunCause::Requested, reason: None, in_use }
     }
 
     fn lines(found: &Impact) -> Vec<String> {

@@ -31,7 +31,7 @@ use leptos_router::location::Url;
 
 pub(super) use changes::{Changed, differs};
 pub(crate) use moved::reasons;
-pub(super) use planned::OfReport;
+pub(super) use planned::ReportResult;
 
 use super::part;
 use super::reviews::ReviewPill;
@@ -55,7 +55,7 @@ pub fn ReviewPage() -> impl IntoView {
     let tab = Memo::new(move |_| Tab::of(query.read().get("tab")));
     let address = Memo::new(move |_| {
         let path = format!("{}/{}", addresses::REVIEWS, addresses::encoded(&id.get()));
-        Address::of(path, Some(("tab", Tab::Graph.word())), &query.read())
+        Address::of(path, Some(("tab", Tab::Graph.label())), &query.read())
     });
     // An invalid anchor selects the first page.
     let after = Memo::new(move |_| {
@@ -93,9 +93,9 @@ pub fn ReviewPage() -> impl IntoView {
 
 /// The data of the page: a review, its discussion, the changes since the reader's last view, and
 /// the viewed changes.
-type Whole = (ReviewView, Discussion, ChangesSinceView, ViewedChanges);
+type ReviewData = (ReviewView, Discussion, ChangesSinceView, ViewedChanges);
 
-async fn by_text(id: String, after: Option<Anchor>) -> ServerResult<Whole> {
+async fn by_text(id: String, after: Option<Anchor>) -> ServerResult<ReviewData> {
     let id = id.parse::<ReviewId>().map_err(|_| missing())?;
     let review = server_functions::review(id, after).await?;
     Ok((
@@ -139,7 +139,7 @@ impl Tab {
         Self::Discussion,
     ];
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Changes => "changes",
             Self::Since => "since",
@@ -154,7 +154,7 @@ impl Tab {
     fn of(word: Option<String>) -> Self {
         Self::ALL
             .into_iter()
-            .find(|tab| Some(tab.word()) == word.as_deref())
+            .find(|tab| Some(tab.label()) == word.as_deref())
             .unwrap_or(Self::Changes)
     }
 }
@@ -168,7 +168,11 @@ pub(crate) enum Detail {
 }
 
 impl Detail {
-    pub(crate) fn view(self, review: RwSignal<ReviewView>, report: Resource<OfReport>) -> AnyView {
+    pub(crate) fn view(
+        self,
+        review: RwSignal<ReviewView>,
+        report: Resource<ReportResult>,
+    ) -> AnyView {
         match self {
             Self::Effects => view! { <effects::Effects review/> }.into_any(),
             Self::Waves => {
@@ -186,7 +190,7 @@ impl Detail {
 fn Details(
     which: Detail,
     review: RwSignal<ReviewView>,
-    report: Resource<OfReport>,
+    report: Resource<ReportResult>,
 ) -> impl IntoView {
     loading_piece(move || Suspend::new(part::review_details::shown(which, review, report)))
 }
@@ -214,13 +218,13 @@ pub(super) fn has_details_tab(address: &Url) -> bool {
 
 #[component]
 fn Loaded(
-    first: Whole,
+    first: ReviewData,
     /// The document after which the page starts. `None`: the first page.
     after: Option<Anchor>,
     tab: Memo<Tab>,
     address: Memo<Address>,
     graph: Resource<GraphResult>,
-    report: Resource<OfReport>,
+    report: Resource<ReportResult>,
 ) -> impl IntoView {
     let (first, said, since, marked) = first;
     let (id, proposal) = (first.review, first.proposal);
@@ -420,7 +424,7 @@ fn tab_link(
     };
     view! {
         <a
-            href=format!("{}?tab={}", addresses::review(id), which.word())
+            href=format!("{}?tab={}", addresses::review(id), which.label())
             data-noscroll
             aria-current=move || (tab.get() == which).then_some("page")
         >

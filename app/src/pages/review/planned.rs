@@ -9,10 +9,10 @@ use crate::components::{Icon, ProblemNotice, icon, load_part, loading_text};
 use crate::failure::ServerResult;
 
 /// The report. It exists only for the newest version of an open proposal.
-pub(crate) type OfReport = ServerResult<Option<Report>>;
+pub(crate) type ReportResult = ServerResult<Option<Report>>;
 
 #[component]
-pub(super) fn Planned(report: Resource<OfReport>) -> impl IntoView {
+pub(super) fn Planned(report: Resource<ReportResult>) -> impl IntoView {
     let show = |found: Option<Report>| {
         ready(match found {
             Some(report) => {

@@ -8,7 +8,7 @@ use api::views::graph::{GraphOptions, GraphView};
 #[cfg(feature = "ssr")]
 use control::people::Permission;
 #[cfg(feature = "ssr")]
-use control::{Lost, ToCommit};
+use control::{MissingVertex, ToCommit};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -32,7 +32,7 @@ pub async fn review(id: ReviewId, after: Option<Anchor>) -> ServerResult<ReviewV
 #[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
 pub async fn review_graph(id: ReviewId, wish: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.review_graph(&actor, id, &wish, Lost::Note).await).await
+    answer(request.control.review_graph(&actor, id, &wish, MissingVertex::Note).await).await
 }
 
 /// The report of the planner.
@@ -145,7 +145,7 @@ pub async fn sign_verdict(
     signature: Signature,
 ) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(request.control.give_signed_verdict(&actor, review, kind, reason, Some(signature)).await)
+    answer(request.control.add_signed_verdict(&actor, review, kind, reason, Some(signature)).await)
         .await
 }
 

@@ -265,7 +265,7 @@ fn keep_scroll(view: NodeRef<html::Div>, before: Option<i32>) {
 
 /// The reader's settings.
 #[derive(Clone, Copy)]
-struct Look {
+struct LogViewState {
     follow: RwSignal<bool>,
     wrap: RwSignal<bool>,
     search: Search,
@@ -274,7 +274,7 @@ struct Look {
 
 #[component]
 pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
-    let look = Look {
+    let look = LogViewState {
         follow: RwSignal::new(is_open.get_untracked()),
         wrap: RwSignal::new(true),
         search: Search::of(log.run),
@@ -345,7 +345,7 @@ pub(super) fn LogView(log: Log, is_open: Memo<bool>) -> impl IntoView {
     .into_any()
 }
 
-fn line_view(line: Line, look: Look) -> impl IntoView {
+fn line_view(line: Line, look: LogViewState) -> impl IntoView {
     let (offset, text) = (line.offset, line.text.clone());
     view! {
         <div
@@ -362,7 +362,7 @@ fn line_view(line: Line, look: Look) -> impl IntoView {
 }
 
 #[component]
-fn Tools(log: Log, look: Look) -> impl IntoView {
+fn Tools(log: Log, look: LogViewState) -> impl IntoView {
     let search = look.search;
     let none = move || search.is_empty();
     let show = Callback::new(move |hit: LogHit| {
@@ -446,12 +446,12 @@ fn scroll_to_line(offset: i64) {
     line.scroll_into_view_with_scroll_into_view_options(&options);
 }
 
-fn show_end(log: Log, look: Look) {
+fn show_end(log: Log, look: LogViewState) {
     log.go(-TAIL_BYTES, move || look.follow.set(true));
 }
 
 /// Scrolls to the end on new lines while the reader is at the end.
-fn follow_end(log: Log, look: Look) {
+fn follow_end(log: Log, look: LogViewState) {
     Effect::new(move |_| {
         let _ = (log.next.get(), log.blocks.read().len());
         if !look.follow.get() {
@@ -470,7 +470,7 @@ fn follow_end(log: Log, look: Look) {
 }
 
 /// Stops following when the reader scrolls up, and follows again at the end.
-fn track_scroll(log: Log, look: Look) {
+fn track_scroll(log: Log, look: LogViewState) {
     let Some(view) = look.view.get_untracked() else { return };
     let at_end = view.scroll_height() - view.scroll_top() - view.client_height() < 24;
     let at_end = at_end && log.attached.get_untracked();

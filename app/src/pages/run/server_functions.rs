@@ -1,6 +1,6 @@
 //! Server functions of the page of a run.
 
-use api::runs::{LogFound, LogPart, RunView};
+use api::runs::{LogPart, LogSearchResult, RunView};
 use engine::ids::RunId;
 use leptos::prelude::*;
 
@@ -28,7 +28,7 @@ pub async fn search_log(
     text: String,
     any_case: bool,
     after: String,
-) -> ServerResult<LogFound> {
+) -> ServerResult<LogSearchResult> {
     let (request, actor) = signed_in()?;
     answer(request.control.search_log(&actor, id, &text, any_case, &after).await).await
 }

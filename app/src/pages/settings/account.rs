@@ -10,7 +10,7 @@ use leptos_router::hooks::use_query_map;
 use super::passkeys::{PASSKEYS_ID, Passkeys, RegisterForm};
 use super::server_functions::{self, DismissNotices, EndOtherSessions, EndSession, SetPassword};
 use super::tokens::Tokens;
-use super::{ADMIN, SettingsTabs, in_words};
+use super::{ADMIN, SettingsTabs, grants_text};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::action::{on_success, problem_of};
@@ -31,13 +31,13 @@ pub fn Account() -> impl IntoView {
             <h1>"My account"</h1>
             <SettingsTabs/>
         </div>
-        {load(account, move |first| view! { <Shown first asked/> })}
+        {load(account, move |first| view! { <AccountSettings first asked/> })}
     }
     .into_any()
 }
 
 #[component]
-fn Shown(first: AccountData, asked: bool) -> impl IntoView {
+fn AccountSettings(first: AccountData, asked: bool) -> impl IntoView {
     let is_admin = first.0.permissions.iter().any(|word| word == ADMIN);
     let feed = Feed::new(first, server_functions::account);
     let own = feed.value();
@@ -51,7 +51,7 @@ fn Shown(first: AccountData, asked: bool) -> impl IntoView {
             <div class="inside">
                 <dl class="facts">
                     <dt>"Permissions"</dt>
-                    <dd>{move || in_words(&person.read().grants)}</dd>
+                    <dd>{move || grants_text(&person.read().grants)}</dd>
                     <dt>"Password"</dt>
                     <dd>{move || if person.read().password { "set" } else { "none: you sign in with one-time links" }}</dd>
                 </dl>

@@ -43,7 +43,7 @@ fn SettingsTabs() -> impl IntoView {
 }
 
 /// Describes grants in words.
-fn in_words(grants: &[Grant]) -> String {
+fn grants_text(grants: &[Grant]) -> String {
     if grants.is_empty() {
         return "none".into();
     }
@@ -160,9 +160,9 @@ mod tests {
             permission: permission.into(),
             deployment: deployment.map(str::to_owned),
         };
-        assert_eq!(in_words(&[]), "none");
+        assert_eq!(grants_text(&[]), "none");
         assert_eq!(
-            in_words(&[grant("viewer", None), grant("operator", Some("web"))]),
+            grants_text(&[grant("viewer", None), grant("operator", Some("web"))]),
             "viewer, operator in web"
         );
     }

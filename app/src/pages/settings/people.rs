@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use super::server_functions::{self, AddPerson};
-use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
+use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, grants_text, no_grants_warning};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::action::{on_success, problem_of};
@@ -57,7 +57,7 @@ impl ListPage for AllAccounts {
 
     const ID: &'static str = "people";
     const NAMES: (&'static str, &'static str) = ("account", "accounts");
-    const PLACE: &'static str = "after";
+    const CURSOR_PARAM: &'static str = "after";
     const FIELDS: &'static [Field] = &[
         Field::text("filter", "Name contains", "name contains"),
         Field::choice("disabled", "State", "disabled is", || {
@@ -65,7 +65,7 @@ impl ListPage for AllAccounts {
         }),
     ];
     const SORTS: &'static [(PersonSort, &'static str)] = &[(PersonSort::Name, "name")];
-    const SAME: List = List::People;
+    const API_LIST: List = List::People;
 
     fn path(self) -> String {
         let path = match self.kind {
@@ -80,7 +80,7 @@ impl ListPage for AllAccounts {
             address.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
         let (sort, after) = address.stretch()?;
         server_functions::people(PeopleQuery {
-            filter: address.word("filter"),
+            filter: address.param("filter"),
             kind: Some(self.kind),
             disabled,
             sort,
@@ -98,8 +98,8 @@ impl ListPage for AllAccounts {
         person.id
     }
 
-    fn word(self, address: &ListAddress<PersonSort>, word: &str) -> Option<String> {
-        Some(if word == "kind" { self.kind.as_str().to_owned() } else { address.word(word) })
+    fn api_param(self, address: &ListAddress<PersonSort>, word: &str) -> Option<String> {
+        Some(if word == "kind" { self.kind.as_str().to_owned() } else { address.param(word) })
     }
 
     fn none(self) -> AnyView {
@@ -123,7 +123,7 @@ impl ListPage for AllAccounts {
         view! {
             <tr>
                 <td>{move || view! { <a href=addresses::person(person.read().id)><b>{person.read().name.clone()}</b></a> }}</td>
-                {with.cell(Part::Permissions, "", move || in_words(&person.read().grants))}
+                {with.cell(Part::Permissions, "", move || grants_text(&person.read().grants))}
                 {with.cell(Part::SignIn, "", way)}
                 {with.cell(Part::LastSeen, "muted", seen)}
             </tr>

@@ -13,7 +13,7 @@ use super::server_functions::{
     self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled,
 };
 use super::tokens::Tokens;
-use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, in_words, no_grants_warning};
+use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, grants_text, no_grants_warning};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::action::{last_of, on_success, problem_of};
@@ -22,7 +22,7 @@ use crate::components::{
 };
 use crate::failure::{Failure, ServerResult};
 
-type Found = (PersonDetails, Vec<TokenView>);
+type PersonData = (PersonDetails, Vec<TokenView>);
 
 #[component]
 pub fn PersonPage() -> impl IntoView {
@@ -34,12 +34,12 @@ pub fn PersonPage() -> impl IntoView {
             <h1>"Account"</h1>
             <SettingsTabs/>
         </div>
-        {load_one(found, (addresses::PEOPLE, "All people"), move |first| view! { <Shown first/> })}
+        {load_one(found, (addresses::PEOPLE, "All people"), move |first| view! { <PersonSettings first/> })}
     }
     .into_any()
 }
 
-async fn by_text(id: String) -> ServerResult<Found> {
+async fn by_text(id: String) -> ServerResult<PersonData> {
     let id = id.parse::<PersonId>().map_err(|_| missing())?;
     server_functions::person(id).await
 }
@@ -66,7 +66,7 @@ pub(super) fn link_notice(link: String, minutes: u64) -> impl IntoView {
 }
 
 #[component]
-fn Shown(first: Found) -> impl IntoView {
+fn PersonSettings(first: PersonData) -> impl IntoView {
     let id = first.0.person.id;
     let service = first.0.person.kind == AccountKind::Service;
     let name = first.0.person.name.clone();
@@ -96,7 +96,7 @@ fn Shown(first: Found) -> impl IntoView {
                     <dt>"State"</dt>
                     <dd>{state}</dd>
                     <dt>"Permissions"</dt>
-                    <dd>{move || in_words(&person.read().grants)}</dd>
+                    <dd>{move || grants_text(&person.read().grants)}</dd>
                     <dt>"Created"</dt>
                     <dd><Moment at=person.read_untracked().created/></dd>
                 </dl>
@@ -122,7 +122,7 @@ fn AccountActions(
     id: PersonId,
     service: bool,
     person: Memo<PersonView>,
-    feed: Feed<Found>,
+    feed: Feed<PersonData>,
 ) -> impl IntoView {
     let disable = ServerAction::<SetDisabled>::new();
     let link = ServerAction::<CreateLink>::new();
@@ -172,7 +172,7 @@ fn AccountActions(
 
 /// The admin who granted the access, and the confirmation by a second admin.
 #[component]
-fn Access(id: PersonId, feed: Feed<Found>) -> impl IntoView {
+fn Access(id: PersonId, feed: Feed<PersonData>) -> impl IntoView {
     let confirm = ServerAction::<ConfirmPerson>::new();
     on_success(confirm, move |_| feed.now());
     let found = feed.value();
@@ -249,7 +249,7 @@ fn Grants(
     id: PersonId,
     service: bool,
     person: Memo<PersonView>,
-    feed: Feed<Found>,
+    feed: Feed<PersonData>,
 ) -> impl IntoView {
     let change = ServerAction::<ChangeGrants>::new();
     on_success(change, move |_| feed.now());

@@ -31,13 +31,13 @@ use crate::pages::deployments::deployments;
 use crate::permissions::{OPERATOR, with_permission};
 
 /// The policy, and some deployments on which a new one can be proposed.
-type Both = (PolicyView, DeploymentPage);
+type PolicyData = (PolicyView, DeploymentPage);
 
-async fn both() -> ServerResult<Both> {
+async fn both() -> ServerResult<PolicyData> {
     Ok((policy().await?, deployments(DeploymentsQuery::default()).await?))
 }
 
-async fn load_with_permission() -> ServerResult<(Both, bool)> {
+async fn load_with_permission() -> ServerResult<(PolicyData, bool)> {
     with_permission(both(), OPERATOR).await
 }
 
@@ -50,13 +50,13 @@ pub fn PolicyPage() -> impl IntoView {
             <h1>"Policy"</h1>
             <SettingsTabs/>
         </div>
-        {load(found, |(first, may_propose)| view! { <Shown first may_propose/> })}
+        {load(found, |(first, may_propose)| view! { <PolicySettings first may_propose/> })}
     }
     .into_any()
 }
 
 #[component]
-fn Shown(first: Both, may_propose: bool) -> impl IntoView {
+fn PolicySettings(first: PolicyData, may_propose: bool) -> impl IntoView {
     let feed = Feed::new(first, both);
     use_live().hear(vec![Topic::Blueprints], NOW, move |_| feed.eventually());
     let found = feed.value();
@@ -138,7 +138,7 @@ fn demands(policy: &Policy, page: &DeploymentPage) -> impl IntoView + use<> {
 
 /// The requirements for a new policy, and the link to propose it.
 #[component]
-fn ChangePolicy(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
+fn ChangePolicy(found: RwSignal<PolicyData>, may_propose: bool) -> impl IntoView {
     let needs = move || found.read().0.policy.approvals;
     view! {
         <section class="card" aria-labelledby="another-title">
@@ -162,7 +162,7 @@ fn ChangePolicy(found: RwSignal<Both>, may_propose: bool) -> impl IntoView {
 
 /// The form that opens the board, with and without JavaScript.
 #[component]
-fn ProposeForm(found: RwSignal<Both>) -> impl IntoView {
+fn ProposeForm(found: RwSignal<PolicyData>) -> impl IntoView {
     let propose = ServerAction::<ProposePolicy>::new();
     let first = found.with_untracked(|(_, page)| page.deployments.clone());
     let chosen = RwSignal::new(

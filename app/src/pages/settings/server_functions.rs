@@ -11,7 +11,7 @@ use api::people::{
 #[cfg(feature = "ssr")]
 use api::people::{PasswordRequest, PersonRequest, TokenRequest};
 #[cfg(feature = "ssr")]
-use control::people::{Permission, SeenPerson};
+use control::people::{Permission, PersonAtVersion};
 use engine::ids::{PasskeyId, PersonId, ProposalId};
 use leptos::prelude::*;
 use uuid::Uuid;
@@ -105,7 +105,7 @@ pub async fn change_grants(
     ];
     let grants = grants(boxes, &inside).map_err(refuse)?;
     let (request, actor) = signed_in()?;
-    let seen = SeenPerson { person, version: Some(version) };
+    let seen = PersonAtVersion { person, version: Some(version) };
     answer(request.people.change_grants(&actor, seen, &grants).await).await
 }
 

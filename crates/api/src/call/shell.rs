@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_word_is_not_quoted() {
+    fn plain_argument_is_not_quoted() {
         for plain in
             ["web", "n1.demo.gantry.internal", "--reason", "a/b:c@d", "00:25:90:aa:00:01", "10%"]
         {

@@ -9,19 +9,22 @@ use super::Call;
 /// Opens a proposal on a deployment, or returns the open one.
 pub fn propose(deployment: &DeploymentName) -> Call {
     let name = deployment.as_str();
-    Call::post(format!("/deployments/{name}/proposals")).words(["deployment", "propose", name])
+    Call::post(format!("/deployments/{name}/proposals")).command(["deployment", "propose", name])
 }
 
 /// Opens a proposal on a single node.
 pub fn propose_on_node(node: NodeId) -> Call {
-    Call::post(format!("/nodes/{node}/proposals")).words(["node", "propose"]).word(node.to_string())
+    Call::post(format!("/nodes/{node}/proposals"))
+        .command(["node", "propose"])
+        .argument(node.to_string())
 }
 
 /// Adds edits to a proposal, all or none.
 pub fn edit(proposal: ProposalId, version: i32, edits: &[Edit]) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/edits"))
         .json(json!({ "version": version, "edits": edits }));
-    let call = call.words(["proposal", "edit"]).word(proposal.to_string()).option("file", "-");
+    let call =
+        call.command(["proposal", "edit"]).argument(proposal.to_string()).option("file", "-");
     let call = call.version(version);
     Call { input: Some(json!(edits).to_string()), ..call }
 }
@@ -62,9 +65,9 @@ pub fn bind(
             nodes: many.iter().map(|(node, _)| *node).collect(),
         }),
     };
-    let call = Call { input: None, ..edit(proposal, version, &[edit_of]) }.words(["bind"]);
-    let call = nodes.iter().fold(call, |call, (_, fqdn)| call.word(fqdn));
-    call.word(role.as_str()).option("in", name.as_str())
+    let call = Call { input: None, ..edit(proposal, version, &[edit_of]) }.command(["bind"]);
+    let call = nodes.iter().fold(call, |call, (_, fqdn)| call.argument(fqdn));
+    call.argument(role.as_str()).option("in", name.as_str())
 }
 
 /// Unbinds a noderole. The command has the node's name or id.
@@ -81,8 +84,8 @@ pub fn unbind(
         &[Edit::Unbind(edit::Unbind { node, noderole: noderole.clone(), with_dependents })],
     );
     Call { input: None, ..edit }
-        .words(["unbind", name])
-        .word(noderole.to_string())
+        .command(["unbind", name])
+        .argument(noderole.to_string())
         .option("in", deployment.as_str())
         .switch("with-dependents", with_dependents)
 }
@@ -90,8 +93,8 @@ pub fn unbind(
 fn on_version(proposal: ProposalId, version: i32, verb: &str) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/{verb}"))
         .json(json!({ "version": version }))
-        .words(["proposal", verb])
-        .word(proposal.to_string());
+        .command(["proposal", verb])
+        .argument(proposal.to_string());
     call.version(version)
 }
 
@@ -114,8 +117,8 @@ pub fn discard(proposal: ProposalId, version: i32) -> Call {
 pub fn submit(proposal: ProposalId, version: i32, title: &str) -> Call {
     let call = Call::post(format!("/proposals/{proposal}/submit"))
         .json(json!({ "version": version, "title": title }))
-        .words(["proposal", "submit"])
-        .word(proposal.to_string())
+        .command(["proposal", "submit"])
+        .argument(proposal.to_string())
         .option("title", title);
     call.version(version)
 }

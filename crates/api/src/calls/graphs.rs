@@ -26,12 +26,12 @@ pub fn review_graph(id: ReviewId, options: &GraphOptions) -> Call {
 
 /// The command has the query parameters as options of the same names.
 fn graph_call(path: String, options: &GraphOptions, command: &[&str]) -> Call {
-    let parameters = options.words();
+    let parameters = options.query_params();
     let words: Vec<String> =
         parameters.iter().map(|(name, value)| format!("{name}={}", encoded(value))).collect();
     let call =
         Call::get(if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) });
     parameters
         .iter()
-        .fold(call.words(command.iter().copied()), |call, (name, value)| call.option(name, value))
+        .fold(call.command(command.iter().copied()), |call, (name, value)| call.option(name, value))
 }

@@ -78,7 +78,7 @@ impl List {
     }
 
     /// Arguments of `gantry` for this list.
-    fn words(self) -> &'static [&'static str] {
+    fn command(self) -> &'static [&'static str] {
         match self {
             Self::Deployments => &["deployment", "list"],
             Self::Nodes => &["node", "list"],
@@ -126,7 +126,7 @@ fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) 
     let call = Call::get(url);
     let call = name
         .into_iter()
-        .fold(call.words(list.words().iter().copied()), |call, name| call.word(name));
+        .fold(call.command(list.command().iter().copied()), |call, name| call.argument(name));
     filters.iter().fold(call, |call, (word, value)| match *word {
         "mine" | "drafts" => call.switch(word, value == "true"),
         word => call.option(word, value),
@@ -134,20 +134,21 @@ fn page(list: List, name: Option<&str>, asked: impl Fn(&str) -> Option<String>) 
 }
 
 pub fn search(text: &str) -> Call {
-    Call::get(format!("/search?q={}", encoded(text))).words(["search"]).last(text)
+    Call::get(format!("/search?q={}", encoded(text))).command(["search"]).last(text)
 }
 
 /// Values that a run of a noderole would see now, or its own values, filtered by text.
 pub fn noderole_data(id: NoderoleId, find: &str, own: bool) -> Call {
     let call = Call::get(data_path(format!("/noderoles/{id}/data"), find, own))
-        .words(["noderole", "data"]);
-    call.word(id.to_string()).option_if_set("find", find).switch("own", own)
+        .command(["noderole", "data"]);
+    call.argument(id.to_string()).option_if_set("find", find).switch("own", own)
 }
 
 /// Values in the input of a run, filtered by text.
 pub fn run_data(id: RunId, find: &str) -> Call {
-    let call = Call::get(data_path(format!("/runs/{id}/data"), find, false)).words(["run", "data"]);
-    call.word(id.to_string()).option_if_set("find", find)
+    let call =
+        Call::get(data_path(format!("/runs/{id}/data"), find, false)).command(["run", "data"]);
+    call.argument(id.to_string()).option_if_set("find", find)
 }
 
 fn data_path(path: String, find: &str, own: bool) -> String {

@@ -49,10 +49,10 @@ pub fn add_node(new: &NewNode) -> Call {
     let has_ssh = body.contains_key("ssh");
     let ssh = if has_ssh { new.clone() } else { NewNode::default() };
     let several = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    let call = Call::post("/nodes").json(body.into()).words(["node", "add"]);
+    let call = Call::post("/nodes").json(body.into()).command(["node", "add"]);
     let call = match new.fqdn.trim() {
         "" => call,
-        fqdn => call.word(fqdn),
+        fqdn => call.argument(fqdn),
     };
     call.options("mac", several(&new.macs))
         .option_if_set("serial", new.serial.trim())
@@ -68,7 +68,7 @@ pub fn add_node(new: &NewNode) -> Call {
 pub fn add_nodes(text: &str) -> Call {
     let call = Call::post("/nodes/bulk")
         .json(json!({ "text": text }))
-        .words(["node", "add"])
+        .command(["node", "add"])
         .option("file", "-");
     Call { input: Some(text.to_owned()), ..call }
 }
@@ -88,7 +88,7 @@ fn set_list(body: &mut Map<String, Value>, name: &str, values: &str) {
 }
 
 pub fn show_node(fqdn: &str) -> Call {
-    Call::get(format!("/nodes/{}", encoded(fqdn))).words(["node", "show", fqdn])
+    Call::get(format!("/nodes/{}", encoded(fqdn))).command(["node", "show", fqdn])
 }
 
 /// Changes a node's record at this version. Fields that are not in `change` keep their values.
@@ -96,7 +96,7 @@ pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Ca
     let words = edited(&change);
     let call = Call::new(Method::Patch, format!("/nodes/{node}")).on(version).json(change.into());
     let Some(words) = words else { return call };
-    let call = call.words(["node", "edit"]).word(node.to_string());
+    let call = call.command(["node", "edit"]).argument(node.to_string());
     words.into_iter().fold(call, |call, (name, value)| call.option(&name, &value)).version(version)
 }
 
@@ -105,7 +105,7 @@ pub fn change_node(node: NodeId, version: i32, change: Map<String, Value>) -> Ca
 pub fn propose_change(fqdn: &str, change: &NodeChange) -> String {
     let way = change.connection.as_ref().and_then(|way| serde_json::to_value(way).ok());
     let options = way.as_ref().and_then(Value::as_object).and_then(edited).unwrap_or_default();
-    let call = Call::get("").words(["node", "edit", fqdn]);
+    let call = Call::get("").command(["node", "edit", fqdn]);
     let call = options.into_iter().fold(call, |call, (name, value)| call.option(&name, &value));
     let call = if change.hints.is_some() { call.option("hints", "FILE") } else { call };
     call.switch("propose", true).cli()
@@ -138,17 +138,17 @@ pub fn set_maintenance(node: NodeId, version: i32, maintenance: bool, reason: &s
     Call::new(Method::Put, format!("/nodes/{node}/maintenance"))
         .on(version)
         .json(json!({ "maintenance": maintenance, "reason": reason }))
-        .words(["node", if maintenance { "start-maintenance" } else { "end-maintenance" }])
-        .word(node.to_string())
+        .command(["node", if maintenance { "start-maintenance" } else { "end-maintenance" }])
+        .argument(node.to_string())
         .option("reason", reason)
         .version(version)
 }
 
 /// Removes a node that is in no blueprint.
-pub fn take_out_node(node: NodeId) -> Call {
+pub fn delete_node(node: NodeId) -> Call {
     Call::new(Method::Delete, format!("/nodes/{node}"))
-        .words(["node", "remove"])
-        .word(node.to_string())
+        .command(["node", "remove"])
+        .argument(node.to_string())
 }
 
 /// Creates a token for the node's own reports.
@@ -156,15 +156,15 @@ pub fn mint_node_token(node: NodeId, name: &str, days: u32) -> Call {
     Call::post(format!("/nodes/{node}/tokens"))
         .json(json!({ "name": name, "days": days }))
         .session_only()
-        .words(["node", "token", "create"])
-        .word(node.to_string())
+        .command(["node", "token", "create"])
+        .argument(node.to_string())
         .option("name", name)
         .option("days", &days.to_string())
 }
 
 pub fn revoke_node_token(node: NodeId, token: Uuid) -> Call {
     Call::new(Method::Delete, format!("/nodes/{node}/tokens/{token}"))
-        .words(["node", "token", "revoke"])
-        .word(node.to_string())
-        .word(token.to_string())
+        .command(["node", "token", "revoke"])
+        .argument(node.to_string())
+        .argument(token.to_string())
 }

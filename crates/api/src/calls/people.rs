@@ -14,7 +14,7 @@ pub fn add_person(name: &str, kind: AccountKind, grants: &[Grant]) -> Call {
     Call::post("/people")
         .json(json!({ "name": name, "kind": kind, "grants": grants }))
         .session_only()
-        .words([noun, "add", name])
+        .command([noun, "add", name])
         .options("may", grants.iter().map(may))
 }
 
@@ -32,8 +32,8 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
         .on(version)
         .json(json!({ "grants": grants }))
         .session_only()
-        .words(["person", "grant"])
-        .word(id.to_string())
+        .command(["person", "grant"])
+        .argument(id.to_string())
         .options("may", grants.iter().map(may))
         .switch("nothing", grants.is_empty())
         .version(version)
@@ -42,69 +42,69 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
 pub fn disable_person(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/disable"))
         .session_only()
-        .words(["person", "disable"])
-        .word(id.to_string())
+        .command(["person", "disable"])
+        .argument(id.to_string())
 }
 
 pub fn enable_person(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/enable"))
         .session_only()
-        .words(["person", "enable"])
-        .word(id.to_string())
+        .command(["person", "enable"])
+        .argument(id.to_string())
 }
 
 /// Confirms a person's access as a second admin.
 pub fn confirm_person(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/confirm"))
         .session_only()
-        .words(["person", "confirm"])
-        .word(id.to_string())
+        .command(["person", "confirm"])
+        .argument(id.to_string())
 }
 
 /// Dismisses the reader's notices of sign-in resets.
 pub fn dismiss_notices() -> Call {
-    Call::new(Method::Delete, "/me/notices").session_only().words(["session", "dismiss-notices"])
+    Call::new(Method::Delete, "/me/notices").session_only().command(["session", "dismiss-notices"])
 }
 
 /// Removes the reader's authenticator app.
 pub fn remove_totp() -> Call {
-    Call::new(Method::Delete, "/me/totp").session_only().words(["session", "remove-totp"])
+    Call::new(Method::Delete, "/me/totp").session_only().command(["session", "remove-totp"])
 }
 
 /// Resets the second factor of another person.
 pub fn reset_factor(id: PersonId) -> Call {
     Call::new(Method::Delete, format!("/people/{id}/second-factor"))
         .session_only()
-        .words(["person", "reset-second-factor"])
-        .word(id.to_string())
+        .command(["person", "reset-second-factor"])
+        .argument(id.to_string())
 }
 
 /// Creates a one-time sign-in link.
 pub fn create_link(id: PersonId) -> Call {
     Call::post(format!("/people/{id}/link"))
         .session_only()
-        .words(["person", "link"])
-        .word(id.to_string())
+        .command(["person", "link"])
+        .argument(id.to_string())
 }
 
 /// Sets the reader's password. It is read from a file or typed, never an argument of a command.
 pub fn set_password() -> Call {
     Call { body: Body::File("password.json"), ..Call::new(Method::Put, "/me/password") }
         .session_only()
-        .words(["session", "password"])
+        .command(["session", "password"])
 }
 
 /// Ends one of the reader's sessions.
 pub fn end_session(id: Uuid) -> Call {
     Call::new(Method::Delete, format!("/me/sessions/{id}"))
         .session_only()
-        .words(["session", "end"])
-        .word(id.to_string())
+        .command(["session", "end"])
+        .argument(id.to_string())
 }
 
 /// Ends all of the reader's other sessions.
 pub fn end_other_sessions() -> Call {
-    Call::new(Method::Delete, "/me/sessions").session_only().words(["session", "end-others"])
+    Call::new(Method::Delete, "/me/sessions").session_only().command(["session", "end-others"])
 }
 
 /// Creates a token for the reader or for a service account.
@@ -129,7 +129,7 @@ pub fn make_token(
     Call::post("/tokens")
         .json(body)
         .session_only()
-        .words(["token", "create"])
+        .command(["token", "create"])
         .option("name", name)
         .options("may", scopes.iter().map(|scope| (*scope).to_owned()))
         .option_if_set("in", deployment.unwrap_or_default())
@@ -140,18 +140,18 @@ pub fn make_token(
 pub fn revoke_token(id: Uuid) -> Call {
     Call::new(Method::Delete, format!("/tokens/{id}"))
         .session_only()
-        .words(["token", "revoke"])
-        .word(id.to_string())
+        .command(["token", "revoke"])
+        .argument(id.to_string())
 }
 
 /// Lists the reader's passkeys.
 pub fn list_passkeys() -> Call {
-    Call::new(Method::Get, "/people/me").words(["me"])
+    Call::new(Method::Get, "/people/me").command(["me"])
 }
 
 pub fn revoke_passkey(id: PasskeyId) -> Call {
     Call::new(Method::Delete, format!("/passkeys/{id}"))
         .session_only()
-        .words(["passkey", "revoke"])
-        .word(id.to_string())
+        .command(["passkey", "revoke"])
+        .argument(id.to_string())
 }

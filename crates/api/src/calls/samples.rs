@@ -135,7 +135,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         change_node(node, 4, fields(&change)),
         change_node(node, 4, fields(&hints)),
         set_maintenance(node, 4, true, REASON),
-        take_out_node(node),
+        delete_node(node),
         mint_node_token(node, "agent", 90),
         revoke_node_token(node, token),
         add_person("cy", AccountKind::Human, &grants),

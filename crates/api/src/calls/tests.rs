@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Operations that change something but have no call, with the reason.
-const NOT_SHOWN: [(&str, &str); 18] = [
+const WITHOUT_CALL: [(&str, &str); 18] = [
     ("POST /api/v1/deployments", "pages show the edit of the proposal instead"),
     ("DELETE /api/v1/deployments/{name}", "pages show the edit of the proposal instead"),
     ("POST /api/v1/proposals/{id}/preview", "changes nothing: it previews a form"),
@@ -52,7 +52,7 @@ fn template<'a>(document: &'a Value, call: &Call) -> (&'a str, &'a Value) {
     found.sort_by_key(|(template, _)| template.matches('{').count());
     let (template, operations) =
         found.first().unwrap_or_else(|| panic!("{path} does not match any path of the API"));
-    let method = call.method().word().to_lowercase();
+    let method = call.method().as_str().to_lowercase();
     let operation = operations.get(&method).unwrap_or_else(|| panic!("{template} has no {method}"));
     (template, operation)
 }
@@ -176,10 +176,10 @@ fn every_changing_operation_has_a_call() {
     let document = document();
     let shown: BTreeSet<String> = all()
         .iter()
-        .map(|call| format!("{} {}", call.method().word(), template(&document, call).0))
+        .map(|call| format!("{} {}", call.method().as_str(), template(&document, call).0))
         .collect();
     let not_shown: BTreeSet<String> =
-        NOT_SHOWN.iter().map(|(operation, _)| (*operation).to_owned()).collect();
+        WITHOUT_CALL.iter().map(|(operation, _)| (*operation).to_owned()).collect();
     let mut can: BTreeSet<String> = BTreeSet::new();
     for (path, operations) in document["paths"].as_object().expect("paths") {
         let changing = ["post", "put", "patch", "delete"]
@@ -340,7 +340,7 @@ fn commands_have_readable_form() {
         "edit, undo, redo, discard and submit"
     );
     let node = engine::ids::NodeId(uuid::Uuid::nil());
-    assert_eq!(take_out_node(node).cli(), format!("gantry node remove {node}"));
+    assert_eq!(delete_node(node).cli(), format!("gantry node remove {node}"));
     assert!(
         set_maintenance(node, 4, false, "x").curl().contains("-H 'If-Match: \"4\"' -X PUT --json")
     );

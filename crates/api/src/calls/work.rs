@@ -17,7 +17,7 @@ pub fn hold(deployment: &DeploymentName, on_hold: bool, reason: &str) -> Call {
     let verb = if on_hold { "hold" } else { "release" };
     Call::post(format!("/deployments/{name}/hold"))
         .json(json!({ "on_hold": on_hold, "reason": reason }))
-        .words(["deployment", verb, name])
+        .command(["deployment", verb, name])
         .option("reason", reason)
 }
 
@@ -26,8 +26,8 @@ pub fn drain(worker: Uuid, drain: bool, reason: &str) -> Call {
     let verb = if drain { "drain" } else { "resume" };
     Call::post(format!("/workers/{worker}/{verb}"))
         .json(json!({ "reason": reason }))
-        .words(["workers", verb])
-        .word(worker.to_string())
+        .command(["workers", verb])
+        .argument(worker.to_string())
         .option("reason", reason)
 }
 
@@ -36,8 +36,8 @@ pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> C
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/priority"))
         .json(json!({ "priority": priority, "reason": reason }))
-        .words(["deployment", "priority", name])
-        .word(priority.to_string())
+        .command(["deployment", "priority", name])
+        .argument(priority.to_string())
         .option("reason", reason)
 }
 
@@ -46,7 +46,7 @@ pub fn restore(deployment: &DeploymentName, blueprint: BlueprintNumber, partial:
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/restore"))
         .json(json!({ "blueprint": blueprint, "partial": partial }))
-        .words(["deployment", "restore", name])
+        .command(["deployment", "restore", name])
         .option("blueprint", &blueprint.to_string())
         .switch("partial", partial)
 }
@@ -55,12 +55,12 @@ pub fn restore(deployment: &DeploymentName, blueprint: BlueprintNumber, partial:
 pub fn execution(enabled: bool, reason: &str) -> Call {
     Call::post("/execution")
         .json(json!({ "enabled": enabled, "reason": reason }))
-        .words(["execution", if enabled { "on" } else { "off" }])
+        .command(["execution", if enabled { "on" } else { "off" }])
         .option("reason", reason)
 }
 
 pub fn show_review(id: ReviewId) -> Call {
-    Call::get(format!("/reviews/{id}")).words(["review", "show"]).word(id.to_string())
+    Call::get(format!("/reviews/{id}")).command(["review", "show"]).argument(id.to_string())
 }
 
 /// Gives a verdict. An approval needs no reason.
@@ -77,8 +77,8 @@ pub fn verdict(id: ReviewId, kind: VerdictKind, reason: &str) -> Call {
     Call::post(format!("/reviews/{id}/verdicts"))
         .json(body)
         .session_only()
-        .words(["review", verb])
-        .word(id.to_string())
+        .command(["review", verb])
+        .argument(id.to_string())
         .option_if_set("reason", reason)
 }
 
@@ -91,8 +91,8 @@ pub fn commit(id: ReviewId, name: Option<&str>, cancel: bool) -> Call {
     }
     Call::post(format!("/reviews/{id}/commit"))
         .json(body.into())
-        .words(["review", "commit"])
-        .word(id.to_string())
+        .command(["review", "commit"])
+        .argument(id.to_string())
         .option_if_set("name", name.unwrap_or_default())
         .switch("cancel", cancel)
 }
@@ -105,31 +105,33 @@ pub fn comment(id: ReviewId, anchor: &str, body: &str) -> Call {
     };
     Call::post(format!("/reviews/{id}/threads"))
         .json(request_body)
-        .words(["review", "comment"])
+        .command(["review", "comment"])
         .option_if_set("anchor", anchor)
-        .word(id.to_string())
+        .argument(id.to_string())
         .last(body)
 }
 
 pub fn reply(thread: CommentId, body: &str) -> Call {
     Call::post(format!("/threads/{thread}/replies"))
         .json(json!({ "body": body }))
-        .words(["review", "reply"])
-        .word(thread.to_string())
+        .command(["review", "reply"])
+        .argument(thread.to_string())
         .last(body)
 }
 
 /// Resolves or reopens a thread.
 pub fn resolve(thread: CommentId, resolved: bool) -> Call {
     let verb = if resolved { "resolve" } else { "reopen" };
-    Call::post(format!("/threads/{thread}/{verb}")).words(["review", verb]).word(thread.to_string())
+    Call::post(format!("/threads/{thread}/{verb}"))
+        .command(["review", verb])
+        .argument(thread.to_string())
 }
 
 pub fn cancel_run(id: RunId) -> Call {
     Call::post(format!("/runs/{id}/cancel"))
         .json(json!({}))
-        .words(["run", "cancel"])
-        .word(id.to_string())
+        .command(["run", "cancel"])
+        .argument(id.to_string())
 }
 
 /// Shows a role. `barclamp` selects one of several roles with this name.
@@ -140,14 +142,14 @@ pub fn show_role(name: &RoleName, barclamp: &str) -> Call {
         format!("?barclamp={}", encoded(barclamp))
     };
     Call::get(format!("/roles/{}{asked}", encoded(name.as_str())))
-        .words(["role", "show", name.as_str()])
+        .command(["role", "show", name.as_str()])
         .option_if_set("barclamp", barclamp)
 }
 
 /// Prints a script, by its content hash.
 pub fn script(hash: Hash) -> Call {
     Call::get(format!("/scripts/{hash}"))
-        .words(["role", "script"])
+        .command(["role", "script"])
         .option("hash", &hash.to_string())
 }
 
@@ -163,42 +165,42 @@ pub fn role_graph(barclamp: &str, role: &str) -> Call {
     if !barclamp.is_empty() && !role.is_empty() {
         return call;
     }
-    call.words(["role", "graph"]).option_if_set("barclamp", barclamp).option_if_set("role", role)
+    call.command(["role", "graph"]).option_if_set("barclamp", barclamp).option_if_set("role", role)
 }
 
 pub fn run_log(id: RunId) -> Call {
-    Call::get(format!("/runs/{id}/log")).words(["logs"]).word(id.to_string())
+    Call::get(format!("/runs/{id}/log")).command(["logs"]).argument(id.to_string())
 }
 
 /// Retries a step in ERROR.
 pub fn retry(id: NoderoleId, reason: &str) -> Call {
     Call::post(format!("/noderoles/{id}/retry"))
         .json(json!({ "reason": reason }))
-        .words(["noderole", "retry"])
-        .word(id.to_string())
+        .command(["noderole", "retry"])
+        .argument(id.to_string())
         .option("reason", reason)
 }
 
 /// Shows the rollout of a blueprint.
 pub fn blueprint_progress(blueprint: BlueprintNumber) -> Call {
     Call::get(format!("/blueprints/{blueprint}/progress"))
-        .words(["blueprint", "progress"])
-        .word(blueprint.to_string())
+        .command(["blueprint", "progress"])
+        .argument(blueprint.to_string())
 }
 
 /// Retries the failed steps of a blueprint.
 pub fn retry_failed(blueprint: BlueprintNumber, reason: &str, destructive: bool) -> Call {
     Call::post(format!("/blueprints/{blueprint}/retry"))
         .json(json!({ "reason": reason, "destructive": destructive }))
-        .words(["blueprint", "retry"])
-        .word(blueprint.to_string())
+        .command(["blueprint", "retry"])
+        .argument(blueprint.to_string())
         .option("reason", reason)
         .switch("destructive", destructive)
 }
 
 /// Imports a folder of barclamps. The request body is a JSON object from path to text.
 pub fn import() -> Call {
-    Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.words([
+    Call { body: Body::File("barclamps.json"), ..Call::post("/barclamps") }.command([
         "barclamp",
         "import",
         "barclamps/",
@@ -207,5 +209,5 @@ pub fn import() -> Call {
 
 /// Shows the approval policy.
 pub fn policy() -> Call {
-    Call::get("/policy").words(["policy"])
+    Call::get("/policy").command(["policy"])
 }

@@ -179,7 +179,7 @@ impl GraphView {
 impl GraphOptions {
     /// Query parameters of the options, for pages and the API. Lists are separated by commas;
     /// defaults are left out.
-    pub fn words(&self) -> Vec<(&'static str, String)> {
+    pub fn query_params(&self) -> Vec<(&'static str, String)> {
         let has_focus = self.focus.is_some();
         let way = match self.direction {
             GraphDirection::Both => None,

@@ -22,8 +22,10 @@ use tokio::sync::watch;
 use crate::checker::{Line, Violations, judge};
 use crate::evidence::{gather, steps, watch as watch_over};
 use crate::namespace::{self, Room};
-use crate::rest::{Client, NotDone};
-use crate::world::{DEPLOYMENTS, Deaf, LEASE, Machine, Worker, World, approved, commit_named};
+use crate::rest::{Client, RequestFailure};
+use crate::world::{
+    DEPLOYMENTS, LEASE, Machine, NotificationBlock, Worker, World, approved, commit_named,
+};
 
 const NODES: usize = 6;
 const WORKERS: usize = 3;
@@ -104,7 +106,7 @@ enum What {
     Node(usize),
     HostKey(usize),
     Disk(usize),
-    Deaf(Deaf),
+    NotificationBlock(NotificationBlock),
 }
 
 /// The results of a run.
@@ -309,7 +311,7 @@ impl Chaos {
                 return self.break_node(fault, if fault == Fault::NodeGone { soon } else { later });
             }
             Fault::NothingHeard => {
-                let what = What::Deaf(self.world.deafen().await);
+                let what = What::NotificationBlock(self.world.deafen().await);
                 self.broken.push(Broken { until: later, what });
             }
             Fault::RunCanceled => return self.cancel().await,
@@ -431,7 +433,7 @@ impl Chaos {
             What::Node(node) => self.world.testbed.node(node).restart().unwrap(),
             What::HostKey(node) => self.world.other_host_key(node, false),
             What::Disk(node) => self.world.fill_disk(node, false),
-            What::Deaf(deaf) => {
+            What::NotificationBlock(deaf) => {
                 deaf.stop().await;
             }
         }
@@ -539,13 +541,13 @@ async fn changing(mut changing: Changing) -> Changes {
             }
             Err(why) => {
                 // If a commit's response was lost, the next error shows whether it was committed.
-                if matches!(why, NotDone::Refused(422, _)) {
+                if matches!(why, RequestFailure::Refused(422, _)) {
                     bound.extend(binds);
                     bound.retain(|it| !touched.contains(it));
                 }
-                changes.errors += usize::from(matches!(why, NotDone::Refused(500, _)));
+                changes.errors += usize::from(matches!(why, RequestFailure::Refused(500, _)));
                 let said = match why {
-                    NotDone::Broken(_) => "without an answer".to_owned(),
+                    RequestFailure::Broken(_) => "without an answer".to_owned(),
                     refused => refused.to_string(),
                 };
                 *changes.not.entry(said).or_default() += 1;
@@ -598,10 +600,10 @@ impl Changing {
         if binds.is_empty() { (changes, bind, touched) } else { (binds, bind, BTreeSet::new()) }
     }
 
-    async fn change(&mut self, deployment: &str, edits: Vec<Value>) -> Result<i64, NotDone> {
+    async fn change(&mut self, deployment: &str, edits: Vec<Value>) -> Result<i64, RequestFailure> {
         let servers = self.servers.borrow().clone();
         let Some(server) = servers.choose(&mut self.seeded).cloned() else {
-            return Err(NotDone::Broken("no server".to_owned()));
+            return Err(RequestFailure::Broken("no server".to_owned()));
         };
         let [ada, bo] = self.people.clone().map(|cookie| Client { server: server.clone(), cookie });
         let review = approved(&ada, &bo, deployment, edits).await?;

@@ -56,7 +56,7 @@ pub struct Step {
 
 /// An observation of the database trigger.
 #[derive(Debug, Clone, sqlx::FromRow)]
-pub struct Seen {
+pub struct Observation {
     /// `applied`: the end of a run applied its result. `late`: another statement did. `backwards`:
     /// a number decreased.
     pub kind: String,
@@ -84,7 +84,7 @@ pub struct Evidence {
     pub claimed: BTreeMap<i64, u64>,
     /// Retries requested by a person: the step, and its last run before the request.
     pub asked: Vec<(String, i64)>,
-    pub seen: Vec<Seen>,
+    pub seen: Vec<Observation>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -438,7 +438,7 @@ mod tests {
             edges: vec![edge("n1")],
             claimed: BTreeMap::from([(10, 99), (20, 199), (21, 209)]),
             asked: Vec::new(),
-            seen: vec![Seen { kind: "applied".to_owned(), what: "base 20".to_owned() }],
+            seen: vec![Observation { kind: "applied".to_owned(), what: "base 20".to_owned() }],
         }
     }
 
@@ -581,7 +581,7 @@ mod tests {
             counted(|evidence| evidence.runs[1].outcome = Some("late".to_owned())),
             only(Kind::Late)
         );
-        let seen = Seen { kind: "late".to_owned(), what: "base 10".to_owned() };
+        let seen = Observation { kind: "late".to_owned(), what: "base 10".to_owned() };
         assert_eq!(counted(|evidence| evidence.seen.push(seen)), only(Kind::Late));
     }
 
@@ -600,7 +600,8 @@ mod tests {
     fn decreasing_number_is_counted() {
         assert_eq!(counted(|evidence| evidence.runs[0].generation = 3), only(Kind::Backwards));
         assert_eq!(counted(|evidence| evidence.steps[0].applied = 3), only(Kind::Backwards));
-        let seen = Seen { kind: "backwards".to_owned(), what: "head from 5 to 4".to_owned() };
+        let seen =
+            Observation { kind: "backwards".to_owned(), what: "head from 5 to 4".to_owned() };
         assert_eq!(counted(|evidence| evidence.seen.push(seen)), only(Kind::Backwards));
     }
 

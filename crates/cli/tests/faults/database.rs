@@ -38,7 +38,10 @@ async fn postgresql_outage_beyond_a_lease_loses_nothing() {
     world.end_postgres(Signal::SIGQUIT);
     world.gone_from(0, run).await;
     let refused = world.ada().get("/deployments").await;
-    assert!(matches!(refused, Err(crate::rest::NotDone::Refused(500..=599, _))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(crate::rest::RequestFailure::Refused(500..=599, _))),
+        "{refused:?}"
+    );
     assert!(world.postgres.ensure_running().await.unwrap());
     world.started(0, "base", run).await;
     world.keep(0, "base", false);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use sqlx::PgPool;
 
-use crate::checker::{Edge, Evidence, Line, Run, Seen, Step};
+use crate::checker::{Edge, Evidence, Line, Observation, Run, Step};
 use crate::world::World;
 
 /// Reads a node's journal.
@@ -132,7 +132,7 @@ pub async fn gather(world: &World) -> Evidence {
         sqlx::query_as("SELECT run, at FROM claimed").fetch_all(admin).await.unwrap();
     let claimed = claimed.into_iter().map(|(run, at)| (run, at.unsigned_abs())).collect();
     let asked = sqlx::query_as("SELECT step, after_run FROM asked").fetch_all(admin).await.unwrap();
-    let seen: Vec<Seen> =
+    let seen: Vec<Observation> =
         sqlx::query_as("SELECT kind, what FROM seen ORDER BY id").fetch_all(admin).await.unwrap();
     let journals = world.nodes.iter().map(|node| (node.id.clone(), journal(&node.root))).collect();
     Evidence { journals, runs, steps: steps(admin).await.unwrap(), edges, claimed, asked, seen }

@@ -32,7 +32,7 @@ impl Room {
         if possible().is_ok() { Self::Disk } else { Self::Files }
     }
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Disk => "disk",
             Self::Files => "files",
@@ -75,7 +75,7 @@ pub fn enter(test: &str, room: Room, variables: &[(&str, String)]) -> bool {
         .arg(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture", "--include-ignored"])
         .envs(variables.iter().map(|(name, value)| (name, value)))
-        .env(INSIDE, room.word())
+        .env(INSIDE, room.label())
         .status();
     inside.unwrap().success()
 }
@@ -86,7 +86,7 @@ pub fn is_inside() -> bool {
 }
 
 fn bounded_by(room: Room) -> bool {
-    std::env::var_os(INSIDE).is_some_and(|word| word == room.word())
+    std::env::var_os(INSIDE).is_some_and(|word| word == room.label())
 }
 
 /// Keeps the user and group, because PostgreSQL and sshd check them.

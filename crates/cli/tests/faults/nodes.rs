@@ -22,7 +22,7 @@ async fn returning_node_ends_its_lost_run() {
     // Other nodes are not affected.
     world.change("west", vec![world.bind(1, "top")]).await;
     world.until(4, "step WHERE state = 'active'").await;
-    assert!(world.is_there(0, run), "nobody could end it");
+    assert!(world.exists(0, run), "nobody could end it");
     world.testbed.node(0).restart().unwrap();
     let again = world.started(0, "left", run).await;
     world.keep(0, "left", false);
@@ -37,7 +37,7 @@ async fn returning_node_ends_its_lost_run() {
 
 /// A dependency on another node's step also holds while that node is unreachable.
 #[tokio::test]
-async fn dependency_on_unreachable_node_holds() {
+async fn dependency_on_unreachable_node_is_respected() {
     let mut world = World::running(3, 2).await;
     watch(&world.admin).await;
     world.keep(0, "hub", true);

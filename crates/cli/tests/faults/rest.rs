@@ -23,14 +23,14 @@ pub struct Client {
 
 /// Why a request failed.
 #[derive(Debug)]
-pub enum NotDone {
+pub enum RequestFailure {
     /// The connection broke, so the result is unknown.
     Broken(String),
     /// An error response: status and problem.
     Refused(u16, Value),
 }
 
-impl fmt::Display for NotDone {
+impl fmt::Display for RequestFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken(why) => write!(f, "without an answer: {why}"),
@@ -42,23 +42,32 @@ impl fmt::Display for NotDone {
 }
 
 impl Client {
-    pub async fn get(&self, path: &str) -> Result<Value, NotDone> {
+    pub async fn get(&self, path: &str) -> Result<Value, RequestFailure> {
         self.ask(Method::GET, path, None).await
     }
 
-    pub async fn post(&self, path: &str, body: Value) -> Result<Value, NotDone> {
+    pub async fn post(&self, path: &str, body: Value) -> Result<Value, RequestFailure> {
         self.ask(Method::POST, path, Some(body)).await
     }
 
-    async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value, NotDone> {
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Value, RequestFailure> {
         let (status, body) = match timeout(ANSWER, self.exchange(method, path, body)).await {
             Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => return Err(NotDone::Broken(error)),
-            Err(_) => return Err(NotDone::Broken("no answer".to_owned())),
+            Ok(Err(error)) => return Err(RequestFailure::Broken(error)),
+            Err(_) => return Err(RequestFailure::Broken("no answer".to_owned())),
         };
         let body = serde_json::from_slice(&body)
             .unwrap_or_else(|_| json!({"text": String::from_utf8_lossy(&body).into_owned()}));
-        if (200..300).contains(&status) { Ok(body) } else { Err(NotDone::Refused(status, body)) }
+        if (200..300).contains(&status) {
+            Ok(body)
+        } else {
+            Err(RequestFailure::Refused(status, body))
+        }
     }
 
     async fn exchange(

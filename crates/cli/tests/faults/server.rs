@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use crate::evidence::watch;
-use crate::rest::NotDone;
+use crate::rest::RequestFailure;
 use crate::workers::all_is_well;
 use crate::world::{World, commit};
 
@@ -25,7 +25,7 @@ async fn server_killed_during_commit_commits_nothing() {
     assert_eq!(world.count("blueprint").await, 1, "nobody sees it yet");
     world.servers.clear();
     let answer = committing.await.unwrap();
-    assert!(matches!(answer, Err(NotDone::Broken(_))), "{answer:?}");
+    assert!(matches!(answer, Err(RequestFailure::Broken(_))), "{answer:?}");
     holder.rollback().await.unwrap();
     // PostgreSQL notices the lost connection and rolls back, which releases the locks.
     world
@@ -41,7 +41,7 @@ async fn server_killed_during_commit_commits_nothing() {
     world.converged(4).await;
     all_is_well(&world).await;
     let again = world.commit(review).await;
-    assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
+    assert!(matches!(again, Err(RequestFailure::Refused(409, _))), "{again:?}");
     assert_eq!(world.count("blueprint").await, 2);
 }
 
@@ -65,14 +65,14 @@ async fn commit_with_lost_response_exists_once() {
     let cut = "(SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep') AS cut";
     assert_eq!(world.count(cut).await, 1);
     match committing.await.unwrap() {
-        Err(NotDone::Refused(503, problem)) => {
+        Err(RequestFailure::Refused(503, problem)) => {
             assert_eq!(problem["code"], "unknown_outcome", "{problem}")
         }
         other => panic!("{other:?}"),
     }
     world.set_postgres("synchronous_standby_names = ''").await;
     let again = world.commit(review).await;
-    assert!(matches!(again, Err(NotDone::Refused(409, _))), "{again:?}");
+    assert!(matches!(again, Err(RequestFailure::Refused(409, _))), "{again:?}");
     let state = world.ada().get(&format!("/reviews/{review}")).await.unwrap()["state"].clone();
     assert_eq!((state, world.count("blueprint").await), (serde_json::json!("committed"), 2));
     world.start_worker();

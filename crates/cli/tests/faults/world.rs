@@ -26,7 +26,7 @@ use testbed::Testbed;
 
 use crate::clock;
 use crate::namespace;
-use crate::rest::{Client, NotDone};
+use crate::rest::{Client, RequestFailure};
 
 pub const LEASE: Duration = Duration::from_secs(6);
 /// Timeout for any condition on a busy machine.
@@ -223,11 +223,15 @@ impl World {
     }
 
     /// Proposes and approves a change.
-    pub async fn approved(&self, deployment: &str, edits: Vec<Value>) -> Result<i64, NotDone> {
+    pub async fn approved(
+        &self,
+        deployment: &str,
+        edits: Vec<Value>,
+    ) -> Result<i64, RequestFailure> {
         approved(&self.client(0), &self.client(1), deployment, edits).await
     }
 
-    pub async fn commit(&self, review: i64) -> Result<i64, NotDone> {
+    pub async fn commit(&self, review: i64) -> Result<i64, RequestFailure> {
         commit(&self.client(0), review).await
     }
 
@@ -237,7 +241,7 @@ impl World {
             let review = self.approved(deployment, edits).await?;
             commit_named(&self.client(0), review, deployment).await
         };
-        changed.await.unwrap_or_else(|refused: NotDone| panic!("{refused}\n{}", self.logs()))
+        changed.await.unwrap_or_else(|refused: RequestFailure| panic!("{refused}\n{}", self.logs()))
     }
 
     /// A person retries a step in ERROR.
@@ -348,7 +352,7 @@ impl World {
     }
 
     /// Whether any process of a run is on a node.
-    pub fn is_there(&self, node: usize, run: i64) -> bool {
+    pub fn exists(&self, node: usize, run: i64) -> bool {
         let root = self.nodes[node].root.to_string_lossy().into_owned();
         let (run, root) = (format!("GANTRY_RUN={run}"), format!("GANTRY_ROOT={root}"));
         processes().any(|pid| {
@@ -362,7 +366,7 @@ impl World {
     /// Waits until no process of a run is on a node.
     pub async fn gone_from(&self, node: usize, run: i64) {
         let begun = Instant::now();
-        while self.is_there(node, run) {
+        while self.exists(node, run) {
             assert!(
                 begun.elapsed() < PATIENCE,
                 "run {run} does not end on node {node}\n{}",
@@ -431,7 +435,7 @@ impl World {
     }
 
     /// Repeatedly closes every connection that listens for notifications.
-    pub async fn deafen(&self) -> Deaf {
+    pub async fn deafen(&self) -> NotificationBlock {
         let admin = self.admin.clone();
         let (stop, mut stopped) = tokio::sync::oneshot::channel();
         let cutting = tokio::spawn(async move {
@@ -447,7 +451,7 @@ impl World {
             }
             cut
         });
-        Deaf { stop, cutting }
+        NotificationBlock { stop, cutting }
     }
 
     /// Kills all runs on a node. Its connection still works.
@@ -477,12 +481,12 @@ impl Drop for World {
 }
 
 /// Prevents notifications until it is stopped.
-pub struct Deaf {
+pub struct NotificationBlock {
     stop: tokio::sync::oneshot::Sender<()>,
     cutting: tokio::task::JoinHandle<i64>,
 }
 
-impl Deaf {
+impl NotificationBlock {
     /// Returns the number of closed connections.
     pub async fn stop(self) -> i64 {
         let _ = self.stop.send(());
@@ -556,7 +560,7 @@ pub async fn approved(
     reviewer: &Client,
     deployment: &str,
     edits: Vec<Value>,
-) -> Result<i64, NotDone> {
+) -> Result<i64, RequestFailure> {
     let board = format!("/deployments/{deployment}/board");
     let propose = format!("/deployments/{deployment}/proposals");
     let mut proposal = author.post(&propose, json!({})).await?["proposal"].clone();
@@ -576,16 +580,16 @@ pub async fn approved(
     Ok(review.as_i64().unwrap_or_default())
 }
 
-pub async fn commit(author: &Client, review: i64) -> Result<i64, NotDone> {
+pub async fn commit(author: &Client, review: i64) -> Result<i64, RequestFailure> {
     commit_with(author, review, json!({})).await
 }
 
 /// Commits with the confirmation for irreversible changes: the name of the proposal's deployment.
-pub async fn commit_named(author: &Client, review: i64, name: &str) -> Result<i64, NotDone> {
+pub async fn commit_named(author: &Client, review: i64, name: &str) -> Result<i64, RequestFailure> {
     commit_with(author, review, json!({"name": name})).await
 }
 
-async fn commit_with(author: &Client, review: i64, body: Value) -> Result<i64, NotDone> {
+async fn commit_with(author: &Client, review: i64, body: Value) -> Result<i64, RequestFailure> {
     let committed = author.post(&format!("/reviews/{review}/commit"), body).await?;
     Ok(committed["blueprint"].as_i64().unwrap_or_default())
 }

@@ -27,7 +27,7 @@ roles:
 
 /// Leaks its secret in every way that a script could. Also stores it on the node, which proves that
 /// the script had it.
-const TELLS: &str = r#"#!/bin/sh
+const LEAKING_SCRIPT: &str = r#"#!/bin/sh
 printf %s "$GANTRY_DATA_DB_PASSWORD" >heard
 echo "I was told: $GANTRY_DATA_DB_PASSWORD"
 echo "and say it here, too: $GANTRY_DATA_DB_PASSWORD" >&2
@@ -44,13 +44,13 @@ data:
   fails: {db: {password: {$secret: deploy/key, version: 1}}}
 ";
 
-struct Cage {
+struct LeakTest {
     installation: Installation,
     canaries: Vec<(&'static str, String)>,
     review: String,
 }
 
-impl Cage {
+impl LeakTest {
     #[track_caller]
     fn check(&self, place: &str, text: &str) {
         for (name, canary) in &self.canaries {
@@ -141,11 +141,11 @@ impl Cage {
     }
 }
 
-async fn caged() -> Cage {
+async fn caged() -> LeakTest {
     let barclamps = vec![
         ("stack/stack.yml", BARCLAMP.to_owned()),
-        ("stack/scripts/tells/10-say", TELLS.to_owned()),
-        ("stack/scripts/fails/10-say", format!("{TELLS}{FAILS}")),
+        ("stack/scripts/tells/10-say", LEAKING_SCRIPT.to_owned()),
+        ("stack/scripts/fails/10-say", format!("{LEAKING_SCRIPT}{FAILS}")),
     ];
     let environment = vec![("GANTRY_METRICS_TOKEN", METRICS.to_owned())];
     let plan =
@@ -182,11 +182,11 @@ async fn caged() -> Cage {
         ("bo's session", bo.clone()),
         ("the token", token),
     ];
-    Cage { installation, canaries, review }
+    LeakTest { installation, canaries, review }
 }
 
 /// Everything readable: every GET in the OpenAPI document, and the pages.
-async fn addresses(cage: &Cage, cookie: &str) -> Vec<String> {
+async fn addresses(cage: &LeakTest, cookie: &str) -> Vec<String> {
     let (_, contract) =
         cage.ask(Method::GET, "/api/v1/openapi.json", &[("cookie", cookie)], &Value::Null).await;
     let contract: Value = serde_json::from_str(&contract).unwrap();

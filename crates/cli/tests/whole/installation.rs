@@ -54,13 +54,13 @@ impl Drop for Process {
 
 /// The result of a command.
 #[derive(Debug)]
-pub struct Said {
+pub struct CommandOutput {
     pub code: Option<i32>,
     pub out: String,
     pub err: String,
 }
 
-impl Said {
+impl CommandOutput {
     fn of(output: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
@@ -100,8 +100,8 @@ impl Installation {
         let store = installation.store();
         installation.furnish(&store).await;
         installation.start_server();
-        installation.comes_in("bo").await;
-        installation.comes_in("ada").await;
+        installation.can_sign_in("bo").await;
+        installation.can_sign_in("ada").await;
         store.pool().close().await;
         installation
     }
@@ -160,7 +160,7 @@ impl Installation {
     }
 
     /// Adds a context for a person, with a one-time link on standard input.
-    pub async fn comes_in(&self, name: &str) {
+    pub async fn can_sign_in(&self, name: &str) {
         let owner = self.owner_store();
         let people = People::over(owner.clone());
         let person = people.actor_by_name(name).await.unwrap().person;
@@ -236,7 +236,7 @@ impl Installation {
             Some(Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()));
     }
 
-    pub fn run_with_input(&self, words: &[&str], given: &str) -> Said {
+    pub fn run_with_input(&self, words: &[&str], given: &str) -> CommandOutput {
         let mut command = self.program(words);
         let mut child = command
             .stdin(Stdio::piped())
@@ -246,7 +246,7 @@ impl Installation {
             .unwrap();
         // A command that does not read its input closes the pipe.
         let _ = child.stdin.take().unwrap().write_all(given.as_bytes());
-        Said::of(child.wait_with_output().unwrap())
+        CommandOutput::of(child.wait_with_output().unwrap())
     }
 
     /// The database URL of the owner.
@@ -255,18 +255,20 @@ impl Installation {
     }
 
     /// Runs a command with the owner's URL.
-    pub fn as_owner(&self, words: &[&str]) -> Said {
-        Said::of(self.program(words).env("GANTRY_OWNER_URL", self.owner()).output().unwrap())
+    pub fn as_owner(&self, words: &[&str]) -> CommandOutput {
+        CommandOutput::of(
+            self.program(words).env("GANTRY_OWNER_URL", self.owner()).output().unwrap(),
+        )
     }
 
     /// Runs a command with the application's URL.
-    pub fn as_application(&self, words: &[&str]) -> Said {
+    pub fn as_application(&self, words: &[&str]) -> CommandOutput {
         let url = self.postgres.server_url(DATABASE);
-        Said::of(self.program(words).env("DATABASE_URL", url).output().unwrap())
+        CommandOutput::of(self.program(words).env("DATABASE_URL", url).output().unwrap())
     }
 
     /// Runs a command as ada, unless it names another context.
-    pub fn gantry(&self, words: &[&str]) -> Said {
+    pub fn gantry(&self, words: &[&str]) -> CommandOutput {
         self.run_with_input(words, "")
     }
 

@@ -4,7 +4,7 @@
 use engine::Hash;
 use serde_json::Value;
 
-use crate::installation::{Installation, Plan, Said};
+use crate::installation::{CommandOutput, Installation, Plan};
 
 const BARCLAMP: &str = "
 barclamp: {name: stack, version: '1', description: For tests}
@@ -51,7 +51,7 @@ impl Installation {
         self.gantry(&["audit", "export"]).ok().lines().map(str::to_owned).collect()
     }
 
-    fn verifies(&self, lines: &[String]) -> Said {
+    fn verifies(&self, lines: &[String]) -> CommandOutput {
         self.run_with_input(&["audit", "verify", "-"], &(lines.join("\n") + "\n"))
     }
 }
@@ -72,7 +72,7 @@ fn document(lines: &[String], kind: &str, text: &str) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn removed_or_altered_line_of_an_export_is_named() {
+async fn changed_export_line_is_reported() {
     let installation = history().await;
     let lines = installation.exported().await;
     let said = installation.verifies(&lines).ok();

@@ -108,7 +108,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     let old = installation.submitted(TWO);
     installation.gantry(&["review", "approve", &old, "--context", "bo"]).ok();
     let (spent, unspent) = (installation.link().await, installation.link().await);
-    let comes_in = |installation: &Installation, link: &str| {
+    let can_sign_in = |installation: &Installation, link: &str| {
         let said = installation.run_with_input(
             &["context", "add", "again", "--replace", "--server", &installation.address],
             link,
@@ -117,7 +117,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
         installation.gantry(&["context", "use", "ada"]).ok();
         said
     };
-    comes_in(&installation, &spent).ok();
+    can_sign_in(&installation, &spent).ok();
 
     installation.types(&commands("Back up"));
 
@@ -125,7 +125,7 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     assert_eq!(installation.gantry(&["review", "commit", &old, "--json"]).json()["blueprint"], 3);
     installation.reaches("app", "active", 2).await;
     assert_eq!((installation.runs_on(1), installation.runs_on(2)), (1, 1));
-    comes_in(&installation, &unspent).ok();
+    can_sign_in(&installation, &unspent).ok();
     let before = installation.newest_run().await;
     installation.worker = None;
     installation.server = None;
@@ -146,9 +146,9 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     assert_eq!(installation.gantry(&["blueprint", "list", "--json"]).json()["head"], 2);
     // A link used before the backup stays used. A link used after it becomes valid again, as the
     // chapter warns.
-    let refused = comes_in(&installation, &spent);
+    let refused = can_sign_in(&installation, &spent);
     assert_ne!(refused.code, Some(0), "{refused:?}");
-    comes_in(&installation, &unspent).ok();
+    can_sign_in(&installation, &unspent).ok();
 
     let proposal =
         installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]

@@ -56,7 +56,7 @@ pub(crate) struct GraphArgs {
 }
 
 impl GraphArgs {
-    fn words(&self) -> Query {
+    fn query(&self) -> Query {
         Query::default()
             .with("roles", &self.roles)
             .with("nodes", &self.nodes)
@@ -73,7 +73,7 @@ impl GraphArgs {
 
 /// Prints the graph at a path of the API.
 pub(crate) fn graph(client: &Client, path: &str, args: &GraphArgs) -> Outcome {
-    let path = args.words().behind(path);
+    let path = args.query().behind(path);
     client.show(args.again, || client.server.get(&path), text)
 }
 
@@ -161,15 +161,15 @@ fn marked(vertex: &GraphVertex) -> String {
 /// State of a vertex: `ACTIVE`, or `2 ACTIVE, 1 ERROR` for a folded role.
 fn state_text(vertex: &GraphVertex) -> String {
     let status = |(status, count): &(Appearance, usize)| match vertex.noderole {
-        Some(_) => word(*status).to_owned(),
-        None => format!("{count} {}", word(*status)),
+        Some(_) => label(*status).to_owned(),
+        None => format!("{count} {}", label(*status)),
     };
     vertex.appearances.iter().map(status).collect::<Vec<_>>().join(", ")
 }
 
-fn word(status: Appearance) -> &'static str {
+fn label(status: Appearance) -> &'static str {
     match status {
-        Appearance::State(state) => state.word(),
+        Appearance::State(state) => state.label(),
         Appearance::Added => "added",
         Appearance::Removed => "removed",
         Appearance::Changed => "changed",

@@ -379,7 +379,7 @@ fn nodes_with_role_text(value: &Value, output: OutputFormat) -> String {
         let going = if noderole.removed { ", to be removed" } else { "" };
         table.row([
             noderole.fqdn,
-            format!("{}{going}", noderole.state.word()),
+            format!("{}{going}", noderole.state.label()),
             noderole.required_by.unwrap_or_default(),
             noderole.error.unwrap_or_default(),
             noderole.noderole.to_string(),
@@ -429,7 +429,7 @@ fn board_text(value: &Value, output: OutputFormat) -> String {
         for role in &group.roles {
             let noderole = |noderole: &api::views::board::BoardNoderole| {
                 let going = if noderole.removed { ", to be removed" } else { "" };
-                format!("{} {}{going}", noderole.short, noderole.state.word())
+                format!("{} {}{going}", noderole.short, noderole.state.label())
             };
             let mut noderoles: Vec<String> = role.noderoles.iter().map(noderole).collect();
             if role.more > 0 {

@@ -153,7 +153,7 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
     let mut text = format!(
         "{} {}, since {}\n",
         output.heading(&format!("{} on {}:", told.role, plain(&told.fqdn))),
-        told.state.word(),
+        told.state.label(),
         moment_of(told.since.0)
     );
     text += &facts([
@@ -189,7 +189,7 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
 
 /// For example `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.
 fn noderoles_text(all: &[impl Borrow<NoderoleRef>]) -> String {
-    let one = |step: &NoderoleRef| format!("{} on {} {}", step.role, step.fqdn, step.state.word());
+    let one = |step: &NoderoleRef| format!("{} on {} {}", step.role, step.fqdn, step.state.label());
     let first: Vec<String> = all.iter().take(FIRST).map(|step| one(step.borrow())).collect();
     let more = all.len().saturating_sub(FIRST);
     first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }

@@ -14,13 +14,13 @@ use crate::output::table::Table;
 use crate::output::{
     FIRST, OutputFormat, facts, moment_of, optional_moment, permission_text, plain,
 };
-use crate::runs::{role_and_action, state_word};
+use crate::runs::{role_and_action, state_name};
 
 pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
     let Ok(told) = NodeView::deserialize(response) else { return outline(response) };
     let life = &told.status;
     let fqdn = Fqdn::parse(&told.fqdn).ok();
-    let is_phantom = fqdn.is_some_and(|fqdn| phantom::stands_for(&fqdn).is_some());
+    let is_phantom = fqdn.is_some_and(|fqdn| phantom::represented_deployment(&fqdn).is_some());
     let name = match is_phantom {
         true => phantom::named(told.deployment.as_str()),
         false => told.fqdn.clone(),
@@ -30,7 +30,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
     let mut text = format!(
         "{} {}{since}\n",
         output.heading(&format!("{}:", plain(&name))),
-        if is_phantom { "phantom node" } else { life_text(life) }
+        if is_phantom { "phantom node" } else { status_text(life) }
     );
     let hints = told
         .hints
@@ -77,7 +77,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
             table.row([
                 carried.role.to_string(),
                 carried.deployment.to_string(),
-                carried.state.word().to_owned(),
+                carried.state.label().to_owned(),
                 output.time_of(carried.since.0),
                 carried.error.clone().unwrap_or_default(),
             ]);
@@ -96,7 +96,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
             table.row([
                 run.id.to_string(),
                 role_and_action(&run.role, &run.action),
-                state_word(run.state).to_owned(),
+                state_name(run.state).to_owned(),
                 output.time_of(run.queued.0),
                 output.optional_time(run.ended),
                 run.error.clone().unwrap_or_default(),
@@ -110,7 +110,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
     )
 }
 
-fn life_text(life: &NodeStatus) -> &'static str {
+fn status_text(life: &NodeStatus) -> &'static str {
     match (life.alive, &life.alive_since, &life.maintenance) {
         (false, None, _) => "never reached",
         (false, Some(_), _) => "dead",

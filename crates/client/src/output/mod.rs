@@ -115,7 +115,7 @@ impl OutputFormat {
     }
 
     /// Clears the screen and writes a page.
-    pub(crate) fn anew(self, text: &str) -> Outcome {
+    pub(crate) fn redraw(self, text: &str) -> Outcome {
         let clear = if self.is_terminal() { "\x1b[H\x1b[2J\x1b[3J" } else { "" };
         self.raw(&format!("{clear}{}", self.filtered(text)))
     }

@@ -38,7 +38,7 @@ use crate::output::{note, plain};
 use crate::proposals::declaration::{Declaration, Wrong, escaped, read};
 use crate::proposals::edits;
 use crate::proposals::edits::{
-    Carriers, CurrentPlace, CurrentRole, ExpectedData, Present, Step, bound, unbound,
+    CurrentDeployment, CurrentRole, ExpectedData, Present, RoleMembers, Step, bound, unbound,
 };
 use crate::server::{Server, parse_answer, taken};
 
@@ -87,12 +87,12 @@ pub(crate) struct Bind {
     #[arg(value_name = "ROLE")]
     role: RoleName,
     #[command(flatten)]
-    place: Place,
+    place: TargetArgs,
 }
 
 /// The deployment, and options of its proposal.
 #[derive(Debug, clap::Args)]
-struct Place {
+struct TargetArgs {
     /// Name of the deployment
     #[arg(long = "in", value_name = "DEPLOYMENT")]
     deployment: String,
@@ -109,7 +109,7 @@ pub(crate) struct Unbind {
     #[arg(value_name = "ROLE")]
     noderole: NoderoleKey,
     #[command(flatten)]
-    place: Place,
+    place: TargetArgs,
     /// Also unbind everything that requires it
     #[arg(long)]
     with_dependents: bool,
@@ -135,11 +135,11 @@ struct Target {
     /// The deployment of the proposal: the same, or the parent of one that does not exist yet.
     current: CurrentState,
     /// Set if the document declares more than bindings and data.
-    place: Option<CurrentPlace>,
+    place: Option<CurrentDeployment>,
 }
 
 pub(crate) fn apply(client: &Client, apply: &Apply) -> Outcome {
-    propose_all(client, &work_out(&client.server, &apply.files)?, &apply.propose)
+    propose_all(client, &plan_edits(&client.server, &apply.files)?, &apply.propose)
 }
 
 /// Proposes changes of several deployments.
@@ -170,7 +170,7 @@ pub(crate) fn propose_all(
 
 pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
     // As with diff(1), an error is not exit code 1.
-    let worked = work_out(&client.server, files)?;
+    let worked = plan_edits(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
     if client.output.is_document() {
         let told = worked.iter().map(|one| json!({"deployment": one.current.board.name, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
@@ -192,7 +192,7 @@ pub(crate) fn bind(client: &Client, bind: &Bind) -> Outcome {
     let nodes = named(&client.server, &bind.nodes)?;
     let there = match find_role(&current.board, &bind.role) {
         Some(found) => nodes_having_role(&client.server, &current.board, found, &nodes)?,
-        None => Carriers::default(),
+        None => RoleMembers::default(),
     };
     let missing: BTreeMap<NodeId, &str> =
         names_of(&nodes).filter(|(id, _)| !there.has(*id)).collect();
@@ -455,7 +455,7 @@ fn lines(deployment: &str, steps: &[Step]) -> String {
     format!("{deployment}\n{lines}")
 }
 
-fn work_out(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
+fn plan_edits(server: &Server, files: &FileArgs) -> Outcome<Vec<PlannedChange>> {
     let mut all: Vec<Declaration> = Vec::new();
     for file in &files.files {
         let shown = if file == "-" { "standard input" } else { file };
@@ -570,7 +570,7 @@ fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
             roles: BTreeMap::new(),
             node_data: BTreeMap::new(),
         };
-        let place = CurrentPlace {
+        let place = CurrentDeployment {
             state,
             parent: Some(current.board.id),
             new: Some(phantom),
@@ -584,12 +584,12 @@ fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
         || declared.parent.is_some()
         || !declared.versions.is_empty()
         || !declared.members.is_empty();
-    let place = has_place.then(|| current_place(server, declared)).transpose()?;
+    let place = has_place.then(|| current_deployment(server, declared)).transpose()?;
     Ok(Target { id: current.board.id, current, place })
 }
 
 /// Fetches an existing deployment with its versions and members, with the open proposal's edits.
-fn current_place(server: &Server, declared: &Declaration) -> Outcome<CurrentPlace> {
+fn current_deployment(server: &Server, declared: &Declaration) -> Outcome<CurrentDeployment> {
     let name = part(declared.deployment.is.as_str());
     let query = Query::default().with("draft", true);
     let state: DeploymentDeclaration =
@@ -605,7 +605,13 @@ fn current_place(server: &Server, declared: &Declaration) -> Outcome<CurrentPlac
             members.extend(found.ok().map(|node| (name.to_owned(), node.id)));
         }
     }
-    Ok(CurrentPlace { state, parent, new: None, versions: versions(server, declared)?, members })
+    Ok(CurrentDeployment {
+        state,
+        parent,
+        new: None,
+        versions: versions(server, declared)?,
+        members,
+    })
 }
 
 /// The declared barclamp versions that the catalog has.
@@ -655,7 +661,7 @@ fn present(
     server: &Server,
     declared: &Declaration,
     board: &Board,
-    place: Option<CurrentPlace>,
+    place: Option<CurrentDeployment>,
 ) -> Outcome<Result<Present, Vec<Wrong>>> {
     let (mut nodes, mut wrong) = (BTreeMap::new(), Vec::new());
     let mut named = declared.nodes();
@@ -684,7 +690,8 @@ fn present(
     let mut roles = BTreeMap::new();
     for role in own_roles(board) {
         let named = declared.whole || declared.bindings.contains_key(&role.role);
-        let carriers = if named { carriers(server, board, role)? } else { Carriers::default() };
+        let bound_nodes =
+            if named { role_members(server, board, role)? } else { RoleMembers::default() };
         let service = role.traits.iter().any(|word| word == "service");
         let expects = ExpectedData { attribs: role.attribs.clone(), below: role.defaults.clone() };
         let there = CurrentRole {
@@ -692,7 +699,7 @@ fn present(
             data: role.data.clone(),
             expects,
             service,
-            carriers,
+            bound_nodes,
         };
         roles.insert(role.role.clone(), there);
     }
@@ -746,7 +753,7 @@ fn find_role<'b>(board: &'b Board, role: &RoleName) -> Option<&'b BoardRole> {
     own_roles(board).find(|there| there.role == *role)
 }
 
-impl Carriers {
+impl RoleMembers {
     /// Adds the node of a noderole, unless the draft unbinds the role from it.
     fn add(&mut self, noderole: &BoardNoderole, board: &Board) {
         if noderole.removed {
@@ -775,13 +782,13 @@ fn nodes_having_role(
     board: &Board,
     role: &BoardRole,
     nodes: &BTreeMap<NodeId, String>,
-) -> Outcome<Carriers> {
+) -> Outcome<RoleMembers> {
     let pages = (role.noderoles.len() + role.more).div_ceil(MAX_NODES_WITH_ROLE);
     if role.more == 0 || nodes.len() > pages {
-        return carriers(server, board, role);
+        return role_members(server, board, role);
     }
     let place = nodes_with_role_path(board);
-    let mut there = Carriers::default();
+    let mut there = RoleMembers::default();
     for node in nodes.keys() {
         let query =
             Query::default().with("role", role.role.as_str()).with("node", node.to_string());
@@ -792,8 +799,8 @@ fn nodes_having_role(
 }
 
 /// The nodes that have a role, with the draft's edits. The board has only the first of many.
-fn carriers(server: &Server, board: &Board, role: &BoardRole) -> Outcome<Carriers> {
-    let mut all = Carriers::default();
+fn role_members(server: &Server, board: &Board, role: &BoardRole) -> Outcome<RoleMembers> {
+    let mut all = RoleMembers::default();
     if role.more == 0 {
         role.noderoles.iter().for_each(|noderole| all.add(noderole, board));
         return Ok(all);

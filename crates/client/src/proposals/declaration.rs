@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use engine::catalog::read::{At, Placed, placed};
+use engine::catalog::read::{At, PositionedYaml, positioned_yaml};
 use engine::cluster::NoderoleKey;
 use engine::ids::{BarclampName, DeploymentName, RoleName};
 use serde_json::Value;
@@ -56,9 +56,9 @@ pub(crate) struct Declaration {
     /// Node names by role, as written.
     pub(crate) bindings: BTreeMap<RoleName, Positioned<Vec<Positioned<String>>>>,
     /// Data of the deployment's roles.
-    pub(crate) data: BTreeMap<RoleName, Placed>,
+    pub(crate) data: BTreeMap<RoleName, PositionedYaml>,
     /// User data of noderoles, by node name as written.
-    pub(crate) node_data: BTreeMap<String, Positioned<BTreeMap<NoderoleKey, Placed>>>,
+    pub(crate) node_data: BTreeMap<String, Positioned<BTreeMap<NoderoleKey, PositionedYaml>>>,
     pub(crate) prune: bool,
     /// Whether the document is the complete deployment.
     pub(crate) whole: bool,
@@ -111,8 +111,8 @@ const KEYS: [&str; 10] = [
 
 /// Parses the documents of a file.
 pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<Wrong>> {
-    let documents =
-        placed(bytes).map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
+    let documents = positioned_yaml(bytes)
+        .map_err(|(at, what)| vec![Wrong { file: file.to_owned(), at, what }])?;
     let (mut all, mut wrong) = (Vec::new(), Vec::new());
     for document in documents.iter().filter(|document| !document.value.is_null()) {
         let mut reader = Reader { file, document, wrong: &mut wrong };
@@ -124,13 +124,13 @@ pub(crate) fn read(file: &str, bytes: &[u8]) -> Result<Vec<Declaration>, Vec<Wro
 /// Reads a document and collects its errors.
 struct Reader<'d> {
     file: &'d str,
-    document: &'d Placed,
+    document: &'d PositionedYaml,
     wrong: &'d mut Vec<Wrong>,
 }
 
 impl<'d> Reader<'d> {
     fn say(&mut self, pointer: &str, what: impl Into<String>) {
-        let at = self.document.place(pointer);
+        let at = self.document.position(pointer);
         self.wrong.push(Wrong { file: self.file.to_owned(), at, what: what.into() });
     }
 
@@ -157,7 +157,9 @@ impl<'d> Reader<'d> {
         let node_data = self.node_data();
         let deployment =
             match entries.get("deployment").and_then(Value::as_str).map(DeploymentName::parse) {
-                Some(Ok(name)) => Positioned { is: name, at: self.document.place("/deployment") },
+                Some(Ok(name)) => {
+                    Positioned { is: name, at: self.document.position("/deployment") }
+                }
                 Some(Err(error)) => {
                     self.say("/deployment", error.to_string());
                     return None;
@@ -200,7 +202,7 @@ impl<'d> Reader<'d> {
             return None;
         };
         let name = self.named(parent, "/parent")?;
-        Some(Positioned { is: name, at: self.document.place("/parent") })
+        Some(Positioned { is: name, at: self.document.position("/parent") })
     }
 
     fn versions(&mut self) -> BTreeMap<BarclampName, Positioned<String>> {
@@ -211,7 +213,7 @@ impl<'d> Reader<'d> {
             let Some(barclamp) = self.named(barclamp, &pointer) else { continue };
             match version {
                 Value::String(version) => {
-                    let at = self.document.place(&pointer);
+                    let at = self.document.position(&pointer);
                     all.insert(barclamp, Positioned { is: version.clone(), at });
                 }
                 _ => self.say(&pointer, "A version must be a string. Write it in quotes."),
@@ -273,7 +275,7 @@ impl<'d> Reader<'d> {
             self.entries("/bindings", "`bindings` must be a map: `ROLE: [NODE, ...]`.")
         {
             let Some(role) = self.named::<RoleName>(role, &pointer) else { continue };
-            let at = self.document.place(&pointer);
+            let at = self.document.position(&pointer);
             let list = match nodes {
                 Value::Null => Vec::new(),
                 Value::Array(nodes) => self.names(nodes, &pointer),
@@ -296,7 +298,10 @@ impl<'d> Reader<'d> {
             let pointer = format!("{pointer}/{number}");
             match node {
                 Value::String(node) if !node.is_empty() => {
-                    list.push(Positioned { is: node.clone(), at: self.document.place(&pointer) });
+                    list.push(Positioned {
+                        is: node.clone(),
+                        at: self.document.position(&pointer),
+                    });
                 }
                 _ => self.say(&pointer, "A name must be a string."),
             }
@@ -304,7 +309,7 @@ impl<'d> Reader<'d> {
         list
     }
 
-    fn object(&mut self, value: &Value, pointer: &str) -> Option<Placed> {
+    fn object(&mut self, value: &Value, pointer: &str) -> Option<PositionedYaml> {
         if value.is_object() {
             return self.document.part(pointer);
         }
@@ -312,7 +317,7 @@ impl<'d> Reader<'d> {
         None
     }
 
-    fn data(&mut self) -> BTreeMap<RoleName, Placed> {
+    fn data(&mut self) -> BTreeMap<RoleName, PositionedYaml> {
         let mut all = BTreeMap::new();
         for (role, value, pointer) in self.entries("/data", "`data` must be a map: `ROLE: {...}`.")
         {
@@ -323,7 +328,7 @@ impl<'d> Reader<'d> {
         all
     }
 
-    fn node_data(&mut self) -> BTreeMap<String, Positioned<BTreeMap<NoderoleKey, Placed>>> {
+    fn node_data(&mut self) -> BTreeMap<String, Positioned<BTreeMap<NoderoleKey, PositionedYaml>>> {
         let mut all = BTreeMap::new();
         for (node, _, pointer) in
             self.entries("/node_data", "`node_data` must be a map: `NODE: {ROLE: {...}}`.")
@@ -336,7 +341,10 @@ impl<'d> Reader<'d> {
                 let value = self.object(value, &pointer);
                 roles.extend(role.zip(value));
             }
-            all.insert(node.clone(), Positioned { is: roles, at: self.document.place(&pointer) });
+            all.insert(
+                node.clone(),
+                Positioned { is: roles, at: self.document.position(&pointer) },
+            );
         }
         all
     }

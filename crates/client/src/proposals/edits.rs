@@ -12,7 +12,7 @@ use std::fmt;
 
 use api::deployments::{AttribView, DeclaredRole, DeploymentDeclaration};
 use engine::Hash;
-use engine::catalog::read::Placed;
+use engine::catalog::read::PositionedYaml;
 use engine::cluster::NoderoleKey;
 use engine::data::fit::{Expected, unfit};
 use engine::data::merge;
@@ -35,12 +35,12 @@ pub(crate) struct Present {
     /// User data of the noderoles in the document. A noderole that does not exist has none.
     pub(crate) own: BTreeMap<(NodeId, NoderoleKey), Map<String, Value>>,
     /// The deployment, if the document declares more than bindings and data.
-    pub(crate) place: Option<CurrentPlace>,
+    pub(crate) place: Option<CurrentDeployment>,
 }
 
 /// A deployment with its versions and members.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct CurrentPlace {
+pub(crate) struct CurrentDeployment {
     pub(crate) state: DeploymentDeclaration,
     pub(crate) parent: Option<DeploymentId>,
     /// The phantom node to create the deployment with, if it does not exist.
@@ -59,19 +59,19 @@ pub(crate) struct CurrentRole {
     pub(crate) expects: ExpectedData,
     /// Whether it runs on the deployment's phantom node, so that a list may name any node.
     pub(crate) service: bool,
-    pub(crate) carriers: Carriers,
+    pub(crate) bound_nodes: RoleMembers,
 }
 
 /// The nodes that have a role, with their names.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Carriers {
+pub(crate) struct RoleMembers {
     pub(crate) nodes: BTreeMap<NodeId, String>,
     /// Those among them that the open proposal adds only because another role requires the role.
     /// Binding them again marks them as requested.
     pub(crate) added: BTreeSet<NodeId>,
 }
 
-impl Carriers {
+impl RoleMembers {
     /// Whether the role is bound to a node, and not only because another role requires it.
     pub(crate) fn has(&self, node: NodeId) -> bool {
         self.nodes.contains_key(&node) && !self.added.contains(&node)
@@ -131,7 +131,7 @@ impl Planner<'_> {
         let mut wrong = Vec::new();
         let bound =
             declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
-        let told = declared.data.iter().map(|(role, data)| (role, data.place(""), false));
+        let told = declared.data.iter().map(|(role, data)| (role, data.position(""), false));
         let listed = declared.roles.iter().map(|(role, at)| (role, *at, false));
         for (role, at, binds) in bound.chain(told).chain(listed) {
             match present.roles.get(role) {
@@ -286,7 +286,7 @@ impl Planner<'_> {
     }
 
     /// The deployment, if the document declares it whole.
-    fn whole(&self) -> Option<&CurrentPlace> {
+    fn whole(&self) -> Option<&CurrentDeployment> {
         self.present.place.as_ref().filter(|_| self.declared.whole)
     }
 
@@ -299,7 +299,7 @@ impl Planner<'_> {
 
     /// The roles that a whole document keeps: those that it names, those that they require, and
     /// those that other deployments require.
-    fn kept_roles<'w>(&'w self, place: &'w CurrentPlace) -> BTreeSet<&'w RoleName> {
+    fn retained_roles<'w>(&'w self, place: &'w CurrentDeployment) -> BTreeSet<&'w RoleName> {
         let roles = &place.state.roles;
         let elsewhere = roles.iter().filter(|(_, role)| role.required_elsewhere);
         let mut kept = self.named_roles();
@@ -316,7 +316,7 @@ impl Planner<'_> {
     /// The roles that a whole document does not keep.
     fn extra_roles(&self) -> Vec<&RoleName> {
         let Some(place) = self.whole() else { return Vec::new() };
-        let kept = self.kept_roles(place);
+        let kept = self.retained_roles(place);
         place.state.roles.keys().filter(|role| !kept.contains(*role)).collect()
     }
 
@@ -370,7 +370,7 @@ impl Planner<'_> {
 
     fn misfits(
         &self,
-        data: &Placed,
+        data: &PositionedYaml,
         expects: &ExpectedData,
         below: &Value,
         require_all: bool,
@@ -386,16 +386,17 @@ impl Planner<'_> {
         // Data that is too deeply nested to check here is rejected by the server.
         let found = unfit(&data.value, below, expected, require_all).unwrap_or_default();
         let wrong = |path: &str, what: &str| {
-            let place = data.place(written(&data.value, path));
+            let place = data.position(written(&data.value, path));
             self.declared.wrong(place, format!("Invalid data of {subject}: {path} {what}."))
         };
         found.iter().map(|misfit| wrong(&misfit.path, &misfit.what)).collect()
     }
 
     /// Data of roles that differs from the current data.
-    fn changed_data(&self) -> Vec<(&RoleName, &Placed)> {
-        let is_new =
-            |(role, data): &(&RoleName, &Placed)| !is_there(self.current_data(role), &data.value);
+    fn changed_data(&self) -> Vec<(&RoleName, &PositionedYaml)> {
+        let is_new = |(role, data): &(&RoleName, &PositionedYaml)| {
+            !is_current(self.current_data(role), &data.value)
+        };
         self.declared.data.iter().filter(is_new).collect()
     }
 
@@ -404,13 +405,13 @@ impl Planner<'_> {
     }
 
     /// User data of noderoles that differs from the current data, with node id and name.
-    fn changed_user_data(&self) -> Vec<(NodeId, &str, &NoderoleKey, &Placed)> {
+    fn changed_user_data(&self) -> Vec<(NodeId, &str, &NoderoleKey, &PositionedYaml)> {
         let mut all = Vec::new();
         for (node, roles) in &self.declared.node_data {
             let Some((id, name)) = self.present.nodes.get(node) else { continue };
             let (id, name) = (*id, name.as_str());
             let new = roles.is.iter().filter(|(noderole, data)| {
-                !is_there(self.current_user_data(id, noderole), &data.value)
+                !is_current(self.current_user_data(id, noderole), &data.value)
             });
             all.extend(new.map(move |(noderole, data)| (id, name, noderole, data)));
         }
@@ -466,7 +467,7 @@ impl Planner<'_> {
     }
 
     fn data(&self) -> Vec<Step> {
-        let step = |(role, data): (&RoleName, &Placed)| {
+        let step = |(role, data): (&RoleName, &PositionedYaml)| {
             let (current, data) = (shown(self.current_data(role)), &data.value);
             let edit = Edit::SetRoleData(edit::SetRoleData {
                 deployment: self.id,
@@ -483,7 +484,7 @@ impl Planner<'_> {
     /// The data of roles that a whole document does not have.
     fn dropped_data(&self) -> Vec<Step> {
         let Some(place) = self.whole() else { return Vec::new() };
-        let kept = self.kept_roles(place);
+        let kept = self.retained_roles(place);
         let dropped = place.state.roles.iter().filter(|(role, current)| {
             let has_data = current.data.as_object().is_some_and(|data| !data.is_empty());
             has_data && kept.contains(*role) && !self.declared.data.contains_key(*role)
@@ -505,8 +506,9 @@ impl Planner<'_> {
         let (extra, mut steps) = (self.extra_roles(), Vec::new());
         for (name, roles) in &place.state.node_data {
             for (noderole, data) in roles.iter().filter(|(key, _)| !extra.contains(&&key.role)) {
-                let carriers = self.present.roles.get(&noderole.role).map(|role| &role.carriers);
-                let mut nodes = carriers.into_iter().flat_map(|carriers| &carriers.nodes);
+                let bound_nodes =
+                    self.present.roles.get(&noderole.role).map(|role| &role.bound_nodes);
+                let mut nodes = bound_nodes.into_iter().flat_map(|bound_nodes| &bound_nodes.nodes);
                 let Some((node, _)) = nodes.find(|(_, carrier)| *carrier == name) else { continue };
                 let is_unbound = self.declared.bindings.get(&noderole.role).is_some_and(|nodes| {
                     self.known_nodes(&nodes.is).all(|(listed, _)| listed != *node)
@@ -530,12 +532,12 @@ impl Planner<'_> {
         let mut steps = Vec::new();
         for (role, nodes) in &self.declared.bindings {
             let there = self.present.roles.get(role);
-            if there.is_some_and(|there| there.service && !there.carriers.nodes.is_empty()) {
+            if there.is_some_and(|there| there.service && !there.bound_nodes.nodes.is_empty()) {
                 continue;
             }
             let missing: BTreeMap<NodeId, &str> = self
                 .known_nodes(&nodes.is)
-                .filter(|(id, _)| there.is_none_or(|there| !there.carriers.has(*id)))
+                .filter(|(id, _)| there.is_none_or(|there| !there.bound_nodes.has(*id)))
                 .collect();
             steps.extend(bound(self.id, role, &missing));
         }
@@ -543,7 +545,7 @@ impl Planner<'_> {
     }
 
     fn own(&self) -> Vec<Step> {
-        let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &Placed)| {
+        let step = |(node, name, noderole, data): (NodeId, &str, &NoderoleKey, &PositionedYaml)| {
             let (current, data) = (shown(self.current_user_data(node, noderole)), &data.value);
             let edit = Edit::SetNoderoleData(edit::SetNoderoleData {
                 node,
@@ -566,7 +568,7 @@ impl Planner<'_> {
             }
             let wanted: BTreeSet<NodeId> = self.known_nodes(&nodes.is).map(|(id, _)| id).collect();
             let extra: BTreeMap<NodeId, &str> = there
-                .carriers
+                .bound_nodes
                 .nodes
                 .iter()
                 .filter(|(id, _)| !wanted.contains(id))
@@ -577,7 +579,7 @@ impl Planner<'_> {
         for role in self.extra_roles() {
             let Some(there) = self.present.roles.get(role) else { continue };
             let nodes =
-                there.carriers.nodes.iter().map(|(id, name)| (*id, name.as_str())).collect();
+                there.bound_nodes.nodes.iter().map(|(id, name)| (*id, name.as_str())).collect();
             // An empty list in `bindings` unbinds the role already.
             if !self.declared.bindings.contains_key(role) {
                 steps.extend(unbound(&NoderoleKey::first(role.clone()), &nodes));
@@ -592,7 +594,7 @@ fn moved(node: NodeId, deployment: DeploymentId, says: String) -> Step {
 }
 
 /// Whether data equals the current data. Absent data equals an empty map.
-fn is_there(current: Option<&Map<String, Value>>, data: &Value) -> bool {
+fn is_current(current: Option<&Map<String, Value>>, data: &Value) -> bool {
     match current {
         Some(current) => data.as_object() == Some(current),
         None => data.as_object().is_some_and(Map::is_empty),
@@ -672,7 +674,7 @@ mod tests {
             data,
             expects: ExpectedData::default(),
             service: false,
-            carriers: Carriers {
+            bound_nodes: RoleMembers {
                 nodes: on.iter().map(|n| (node(*n), format!("n{n}.demo"))).collect(),
                 added: BTreeSet::new(),
             },
@@ -753,7 +755,7 @@ mod tests {
     #[test]
     fn noderole_added_for_another_role_is_requested() {
         let mut present = present();
-        present.roles.get_mut(&role("app")).unwrap().carriers.added.insert(node(2));
+        present.roles.get_mut(&role("app")).unwrap().bound_nodes.added.insert(node(2));
         let text = "deployment: web\nbindings: {app: [n1, n2]}";
         let steps = edits(WEB, &declared(text), &present).unwrap();
         assert_eq!(
@@ -767,7 +769,7 @@ mod tests {
         let mut present = present();
         let app = present.roles.get_mut(&role("app")).unwrap();
         app.service = true;
-        app.carriers.nodes = [(node(50), "phantom".to_owned())].into();
+        app.bound_nodes.nodes = [(node(50), "phantom".to_owned())].into();
         let says = |text: &str, present: &Present| -> Vec<String> {
             let steps = edits(WEB, &declared(text), present).unwrap();
             steps.into_iter().map(|step| step.says).collect()
@@ -776,12 +778,12 @@ mod tests {
         assert!(says(some, &present).is_empty());
         let none = "deployment: web\nprune: true\nbindings: {app: []}";
         assert_eq!(says(none, &present), ["- app from phantom"]);
-        present.roles.get_mut(&role("app")).unwrap().carriers.nodes.clear();
+        present.roles.get_mut(&role("app")).unwrap().bound_nodes.nodes.clear();
         assert_eq!(says(some, &present), ["+ app on n1.demo"]);
     }
 
     #[test]
-    fn whole_document_drops_what_it_does_not_name() {
+    fn complete_document_removes_unlisted_parts() {
         let role_state = |nodes: &[&str], requires: &[&str], data: Value| DeclaredRole {
             data,
             nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
@@ -805,7 +807,7 @@ mod tests {
             )]
             .into(),
         };
-        let place = CurrentPlace {
+        let place = CurrentDeployment {
             state,
             parent: Some(DeploymentId(Uuid::from_u128(9))),
             new: None,
@@ -946,7 +948,7 @@ mod tests {
                     .roles
                     .get_mut(&role)
                     .unwrap()
-                    .carriers
+                    .bound_nodes
                     .nodes
                     .extend(nodes.into_iter().map(|id| (id, String::new())));
             }
@@ -955,7 +957,7 @@ mod tests {
                     .roles
                     .get_mut(&noderole.role)
                     .unwrap()
-                    .carriers
+                    .bound_nodes
                     .nodes
                     .retain(|id, _| !nodes.contains(id));
             }

@@ -142,7 +142,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             client.show(*again, || server.get(&format!("/proposals/{id}")), proposal_text)
         }
         Proposal::Noderole { id, noderole, again } => {
-            let (node, key) = names::carried(server, noderole)?;
+            let (node, key) = names::noderole_on_node(server, noderole)?;
             let query =
                 Query::default().with("node", node.to_string()).with("noderole", key.to_string());
             let place = query.behind(&format!("/proposals/{id}/noderole"));

@@ -223,7 +223,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             output.either(&response, outline(&response).trim_end())
         }
         Review::Noderole { id, noderole } => {
-            let (node, key) = names::carried(server, noderole)?;
+            let (node, key) = names::noderole_on_node(server, noderole)?;
             let query =
                 Query::default().with("node", node.to_string()).with("noderole", key.to_string());
             let response = server.get(&query.behind(&format!("/reviews/{id}/noderole")))?;
@@ -359,7 +359,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn approval_that_does_not_count_says_why() {
+    fn ignored_approval_states_its_reason() {
         let review = |counts: bool| {
             json!({"verdicts": [{"person": "ada", "yours": true, "counts": counts}],
                 "gate": {"rules": [{"passes": true, "text": "No."}, {"passes": false, "text": "Sign it."}]}})

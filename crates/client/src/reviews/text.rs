@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn sent_back_review_and_proposal_give_the_reason() {
+    fn returned_review_and_proposal_show_reason() {
         let mut replan = moved(None);
         replan["refused"] = json!([{"at": "web", "detail": "It changed since."}]);
         let text = review_text(

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use api::runs::{LogFound, LogPart};
+use api::runs::{LogPart, LogSearchResult};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use engine::ids::RunId;
@@ -48,7 +48,7 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
     let mut query = Query::default().with("text", text).with("any_case", any_case);
     let mut found = 0;
     loop {
-        let page: LogFound =
+        let page: LogSearchResult =
             server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
         for hit in &page.hits {
             found += 1;

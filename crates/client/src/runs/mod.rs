@@ -85,7 +85,7 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
                 .with("node", &node)
                 .with("role", role)
                 .with("worker", worker);
-            client.list(&run_list(), &between.words(query), much)
+            client.list(&run_list(), &between.add_to(query), much)
         }
         Run::Show { id, again } => {
             client.show(*again, || server.get(&format!("/runs/{id}")), run_text)
@@ -106,7 +106,7 @@ pub(crate) fn run_text(response: &Value, output: OutputFormat) -> String {
         output.heading(&format!("Run {}:", run.id)),
         role_and_action(&run.role, &run.action),
         plain(&run.fqdn),
-        state_word(run.state)
+        state_name(run.state)
     );
     text += &facts([
         ("error", run.error.clone().unwrap_or_default()),
@@ -141,7 +141,7 @@ fn result(told: &RunView) -> String {
 }
 
 /// The state of a run as in lists and filters.
-pub(crate) fn state_word(state: RunState) -> &'static str {
+pub(crate) fn state_name(state: RunState) -> &'static str {
     match state {
         RunState::Queued => "queued",
         RunState::Running => "running",
@@ -158,7 +158,7 @@ pub(crate) fn attempts(runs: &[RunSummary], output: OutputFormat) -> Table {
     for run in runs.iter().take(FIRST) {
         table.row([
             run.id.to_string(),
-            state_word(run.state).to_owned(),
+            state_name(run.state).to_owned(),
             run.blueprint.to_string(),
             output.time_of(run.queued.0),
             output.optional_time(run.ended),

@@ -108,7 +108,7 @@ pub(crate) fn pending_text(page: &PendingPage, output: OutputFormat) -> String {
                 format!("  {}", role_and_action(&step.role, &step.action)),
                 step.fqdn.clone(),
                 step.deployment.to_string(),
-                step.state.word().to_owned(),
+                step.state.label().to_owned(),
                 output.time_of(step.since.0),
                 step.reasons.join(" "),
             ]);

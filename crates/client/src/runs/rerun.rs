@@ -85,7 +85,7 @@ fn slice(server: &Server, deployment: &str, rerun: &Rerun) -> Outcome<PlannedCha
 /// The named noderoles, with their deployments.
 fn named(server: &Server, rerun: &Rerun) -> Outcome<Vec<(DeploymentName, Step)>> {
     let one = |text: &String| {
-        let (node, noderole) = names::carried(server, text)?;
+        let (node, noderole) = names::noderole_on_node(server, text)?;
         let id = noderole.id(node);
         let view: NoderoleView = server.read(&format!("/noderoles/{id}"))?;
         let says = format!("* run {text} again");

@@ -9,7 +9,7 @@ use api::Problem;
 use api::live::{Live, Topic};
 use api::problem::Finding;
 use engine::blueprint::DocumentChange;
-use engine::gate::who::ignored_objectors;
+use engine::gate::contacts::ignored_objectors;
 use engine::gate::{NameNotConfirmed, Rule, RuleResult, check_name, evaluate};
 use engine::ids::{BlueprintNumber, ReviewId};
 use engine::plan::base::written;

@@ -96,9 +96,10 @@ impl Control {
         let mut connection = self.connection().await?;
         let policy = policies(&mut connection, &from, &to).await?;
         let only = match deployment {
-            Some(name) => {
-                Some(Meant::of(&mut connection, &present, name, (&from, &old), (&to, &new)).await?)
-            }
+            Some(name) => Some(
+                NamedDeployments::of(&mut connection, &present, name, (&from, &old), (&to, &new))
+                    .await?,
+            ),
             None => None,
         };
         drop(connection);
@@ -189,7 +190,7 @@ pub(crate) fn deployment_at(
 /// The deployments that one name means in the two blueprints of a comparison. A name is free after
 /// its deployment is removed, so these can be two deployments.
 #[derive(Debug, Clone, Copy)]
-enum Meant {
+enum NamedDeployments {
     /// The same deployment, in one blueprint or in both.
     One(DeploymentId),
     Different {
@@ -198,7 +199,7 @@ enum Meant {
     },
 }
 
-impl Meant {
+impl NamedDeployments {
     async fn of(
         on: &mut PgConnection,
         present: &Present,
@@ -277,7 +278,7 @@ fn compared(
     present: &Present,
     (from, old): (ComparedSide, &Blueprint),
     (to, new): (ComparedSide, &Blueprint),
-    only: Option<Meant>,
+    only: Option<NamedDeployments>,
 ) -> Result<Comparison, Problem> {
     let changes = compare(old, new);
     let refused = |error: &dyn std::fmt::Display| {
@@ -289,7 +290,7 @@ fn compared(
         Some(meant) => difference.for_deployments(&meant.ids()),
         None => (difference, 0),
     };
-    if let Some(ids) = only.map(Meant::ids) {
+    if let Some(ids) = only.map(NamedDeployments::ids) {
         projection.steps.retain(|step| ids.contains(&step.deployment));
         projection.removals.retain(|step| ids.contains(&step.deployment));
         let here =
@@ -314,7 +315,7 @@ fn compared(
             .or_else(|| old.deployments.get(&id))
             .map(|stored| stored.doc.name.clone())
     };
-    let deployment = only.map(Meant::shown).and_then(name_of);
+    let deployment = only.map(NamedDeployments::shown).and_then(name_of);
     let note = only
         .zip(deployment.as_ref())
         .and_then(|(meant, name)| meant.note(name, (&from, old), (&to, new)));

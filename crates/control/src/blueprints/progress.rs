@@ -7,7 +7,7 @@ use api::blueprints::{BlueprintView, Progress};
 use api::runs::StateCounts;
 use engine::ids::BlueprintNumber;
 use sqlx::PgConnection;
-use store::runs::{InTheWay, PendingScope};
+use store::runs::{PendingScope, UnappliedSteps};
 
 use super::rollout::no_blueprint;
 use super::to_blueprint_summary;
@@ -47,14 +47,16 @@ impl Control {
             store::runs::blueprint_step_counts(view, number).await.map_err(from_store)?;
         let comparing = steps.comparing > 0 || steps.unchecked > 0;
         let steps = step_counts(steps);
-        let in_the_way = match applied == all(&steps) {
-            true => InTheWay::default(),
-            false => store::runs::in_the_way(view, DEFAULT_LIMITS, PendingScope::Target(number))
-                .await
-                .map_err(from_store)?,
+        let unapplied_steps = match applied == all(&steps) {
+            true => UnappliedSteps::default(),
+            false => {
+                store::runs::unapplied_steps(view, DEFAULT_LIMITS, PendingScope::Target(number))
+                    .await
+                    .map_err(from_store)?
+            }
         };
         Ok(BlueprintView {
-            progress: progress(&steps, applied, comparing, in_the_way),
+            progress: progress(&steps, applied, comparing, unapplied_steps),
             steps,
             applied,
             blueprint: to_blueprint_summary(row)?,
@@ -96,13 +98,13 @@ pub(crate) fn progress(
     steps: &StateCounts,
     applied: i64,
     comparing: bool,
-    in_the_way: InTheWay,
+    unapplied_steps: UnappliedSteps,
 ) -> Progress {
-    match in_the_way {
+    match unapplied_steps {
         _ if applied == all(steps) && comparing => Progress::InProgress,
         _ if applied == all(steps) && steps.stale > 0 => Progress::Stuck,
         _ if applied == all(steps) => Progress::Converged,
-        InTheWay { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => {
+        UnappliedSteps { moving: 0, resting, more: false } if resting > 0 || steps.blocked == 0 => {
             Progress::Stuck
         }
         _ => Progress::InProgress,
@@ -125,7 +127,7 @@ mod tests {
             unchecked: 0,
         };
         let way = |steps, applied, moving, resting| {
-            progress(&steps, applied, false, InTheWay { moving, resting, more: false })
+            progress(&steps, applied, false, UnappliedSteps { moving, resting, more: false })
         };
         assert_eq!(
             way(steps(0, 0, 0, 0, 0), 0, 0, 0),
@@ -161,7 +163,7 @@ mod tests {
             Progress::Stuck,
             "no run is open, but one step has not applied the blueprint"
         );
-        let far = InTheWay { moving: 0, resting: 10_000, more: true };
+        let far = UnappliedSteps { moving: 0, resting: 10_000, more: true };
         assert_eq!(
             progress(&steps(90_000, 0, 0, 3, 1), 3, false, far),
             Progress::InProgress,

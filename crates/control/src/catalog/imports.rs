@@ -44,7 +44,7 @@ pub struct Imported {
 }
 
 /// Stored lines per kind and import.
-const KEPT: usize = 500;
+const MAX_STORED_LINES: usize = 500;
 
 impl Imported {
     /// The record of the import that is stored.
@@ -57,8 +57,9 @@ impl Imported {
                 new: *new,
             }
         };
-        let first = |lines: &[String]| lines.iter().take(KEPT).cloned().collect::<Vec<_>>();
-        let beyond = |lines: &[String]| lines.len().saturating_sub(KEPT);
+        let first =
+            |lines: &[String]| lines.iter().take(MAX_STORED_LINES).cloned().collect::<Vec<_>>();
+        let beyond = |lines: &[String]| lines.len().saturating_sub(MAX_STORED_LINES);
         api::catalog::Findings {
             barclamps: self.barclamps.iter().map(brought).collect(),
             disappeared: first(&self.disappeared),
@@ -143,7 +144,7 @@ fn refused(findings: &Findings) -> Problem {
     let ordered =
         [Severity::Error, Severity::Warning, Severity::Note].map(|severity| findings.of(severity));
     let errors = ordered.into_iter().flatten().map(|finding| problem::Finding {
-        at: finding.place(),
+        at: finding.position(),
         detail: sentence(&format!("{}: {}", finding.severity, finding.problem_and_suggestion())),
     });
     let first = findings
@@ -231,7 +232,11 @@ enum CatalogState {
 }
 
 /// Looks an imported version up. `merged` is the catalog with the import added.
-fn there(all: &Catalog, merged: &Catalog, new: &ImportedBarclamp) -> Result<CatalogState, Problem> {
+fn catalog_state(
+    all: &Catalog,
+    merged: &Catalog,
+    new: &ImportedBarclamp,
+) -> Result<CatalogState, Problem> {
     let same_version = all.barclamps().filter(|(_, other)| {
         other.name == new.barclamp.name && version::is_same(&other.version, &new.barclamp.version)
     });
@@ -261,13 +266,13 @@ struct ComparedImport {
 }
 
 /// Parses files and compares them with the whole catalog.
-fn brought(all: &Catalog, files: &Files) -> Result<ComparedImport, Problem> {
+fn compare_import(all: &Catalog, files: &Files) -> Result<ComparedImport, Problem> {
     let read = read_files(files, &base(all)?)?;
     let merged = with(all, &read)?;
     let (mut barclamps, mut new, mut conflicts) = (Vec::new(), Vec::new(), Vec::new());
     for imported in &read.barclamps {
         let barclamp = &imported.barclamp;
-        let (hash, is_new) = match there(all, &merged, imported)? {
+        let (hash, is_new) = match catalog_state(all, &merged, imported)? {
             CatalogState::New => (imported.hash, true),
             CatalogState::Same(hash) => (hash, false),
             CatalogState::Other { hash, version } => {
@@ -339,7 +344,7 @@ impl Control {
             let (all, files) = (Arc::clone(&all), Arc::clone(files));
             let by =
                 actor.map_or_else(|| self.compute_for_system(), |actor| self.compute_for(actor));
-            by.work(move || brought(&all, &files)).await??
+            by.work(move || compare_import(&all, &files)).await??
         };
         let by = actor.map(|a| a.person);
         let mut transaction = self.begin().await?;
@@ -357,7 +362,7 @@ impl Control {
                 .await
                 .map_err(from_store)?;
             match outcome {
-                ImportOutcome::Added | ImportOutcome::Known => {}
+                ImportOutcome::Added | ImportOutcome::Unchanged => {}
                 // Another import added this version meanwhile.
                 ImportOutcome::ContentDiffers(stored_hash) => {
                     return Err(content_conflict(vec![clash(
@@ -407,7 +412,7 @@ pub fn conflicting_versions(
     let merged = with(base, read)?;
     let mut lines = Vec::new();
     for new in &read.barclamps {
-        if let CatalogState::Other { hash, version } = there(base, &merged, new)? {
+        if let CatalogState::Other { hash, version } = catalog_state(base, &merged, new)? {
             let clash = clash(&new.barclamp, &version, hash, new.hash);
             let line = format!("{} {}: give it a new version", clash.at, clash.detail);
             lines.push((new.file.clone(), line));

@@ -30,18 +30,22 @@ use crate::{Control, cursor};
 
 /// A role in the newest version of its barclamp.
 #[derive(Clone, Copy)]
-struct Known<'c> {
+struct NewestRole<'c> {
     version: &'c Barclamp,
     hash: Hash,
     role: &'c Role,
 }
 
 /// All roles of the newest versions, by barclamp and name.
-fn known(catalog: &Catalog) -> Result<Vec<Known<'_>>, Problem> {
+fn newest_roles(catalog: &Catalog) -> Result<Vec<NewestRole<'_>>, Problem> {
     let mut all = Vec::new();
     for (_, version) in newest(catalog).into_values() {
         for hash in version.roles.values() {
-            all.push(Known { version, hash: *hash, role: catalog.role(*hash).map_err(missing)? });
+            all.push(NewestRole {
+                version,
+                hash: *hash,
+                role: catalog.role(*hash).map_err(missing)?,
+            });
         }
     }
     Ok(all)
@@ -86,7 +90,7 @@ fn keys(role: &RoleSummary, sort: RoleSort) -> Vec<Key> {
 }
 
 /// The edges between roles (parent, child, reason).
-fn edges(all: &[Known<'_>]) -> BTreeSet<RoleEdge> {
+fn edges(all: &[NewestRole<'_>]) -> BTreeSet<RoleEdge> {
     let mut by_name: BTreeMap<&RoleName, Vec<usize>> = BTreeMap::new();
     let mut by_attribute: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (index, known) in all.iter().enumerate() {
@@ -127,7 +131,7 @@ fn reached(from: &BTreeSet<usize>, edges: &BTreeSet<RoleEdge>, upward: bool) -> 
     reachable(from.iter().copied(), next).collect()
 }
 
-fn no_role(name: &str, all: &[Known<'_>]) -> Problem {
+fn no_role(name: &str, all: &[NewestRole<'_>]) -> Problem {
     let hint =
         engine::plan::resolve::nearest(name, all.iter().map(|known| known.role.name.as_str()));
     let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
@@ -148,7 +152,7 @@ fn not_in_barclamp(name: &str, barclamp: &str, of: &[&BarclampName]) -> Problem 
     ))
 }
 
-fn no_barclamp(name: &str, all: &[Known<'_>]) -> Problem {
+fn no_barclamp(name: &str, all: &[NewestRole<'_>]) -> Problem {
     let hint =
         engine::plan::resolve::nearest(name, all.iter().map(|known| known.version.name.as_str()));
     let hint = hint.map(|near| format!(" Did you mean {near:?}?")).unwrap_or_default();
@@ -162,20 +166,20 @@ impl Control {
         let text = text::filter_text(&query.filter)?.unwrap_or_default().to_lowercase();
         let barclamp = text::filter_text(&query.barclamp)?;
         let present = self.present().await?;
-        let all = known(&present.catalog)?;
+        let all = newest_roles(&present.catalog)?;
         if let Some(name) =
             barclamp.filter(|name| all.iter().all(|known| known.version.name.as_str() != *name))
         {
             return Err(no_barclamp(name, &all));
         }
-        let fits = |known: &&Known<'_>| {
+        let fits = |known: &&NewestRole<'_>| {
             let role = known.role;
             let has_text = role.name.as_str().contains(&text)
                 || role.description.to_lowercase().contains(&text);
             has_text && barclamp.is_none_or(|name| known.version.name.as_str() == name)
         };
         let bound = bound(&present);
-        let summary = |known: &Known<'_>| {
+        let summary = |known: &NewestRole<'_>| {
             let role = known.role;
             let places = bound.get(&(role.barclamp.clone(), role.name.clone()));
             RoleSummary {
@@ -212,7 +216,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let barclamp = text::filter_text(&query.barclamp)?;
         let present = self.present().await?;
-        let all = known(&present.catalog)?;
+        let all = newest_roles(&present.catalog)?;
         let mut named =
             all.iter().enumerate().filter(|(_, known)| known.role.name.as_str() == name);
         let namesakes: Vec<&BarclampName> =
@@ -238,8 +242,9 @@ impl Control {
             ResolvedName { name: name.clone(), by: by.collect() }
         };
         let roles_with_attribute = |name: &engine::ids::AttribName| {
-            let has_attribute =
-                |known: &&Known<'_>| known.role.attribs.iter().any(|attrib| attrib.name == *name);
+            let has_attribute = |known: &&NewestRole<'_>| {
+                known.role.attribs.iter().any(|attrib| attrib.name == *name)
+            };
             ResolvedName {
                 name: name.clone(),
                 by: all.iter().filter(has_attribute).map(|known| known.role.name.clone()).collect(),
@@ -284,7 +289,7 @@ impl Control {
         let (barclamp, role) =
             (text::filter_text(&query.barclamp)?, text::filter_text(&query.role)?);
         let present = self.present().await?;
-        let all = known(&present.catalog)?;
+        let all = newest_roles(&present.catalog)?;
         let edges = edges(&all);
         let mut shown: BTreeSet<usize> = (0..all.len()).collect();
         if let Some(name) = barclamp {
@@ -377,7 +382,7 @@ impl Control {
 const IMPORTS_PER_PAGE: usize = 20;
 
 /// The versions of a role's barclamp that contain the role, newest first.
-fn versions(present: &Present, known: &Known<'_>) -> Vec<RoleVersion> {
+fn versions(present: &Present, known: &NewestRole<'_>) -> Vec<RoleVersion> {
     let name = &known.version.name;
     let same_barclamp = present.catalog.barclamps().filter(|(_, version)| version.name == *name);
     let mut with_role: Vec<(Hash, &Barclamp, Hash)> = same_barclamp

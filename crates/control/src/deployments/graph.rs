@@ -55,7 +55,7 @@ const MILLISECOND_WEIGHT: u64 = 1 << 20;
 
 /// The behavior if the graph lacks a requested vertex. A page's URL may be older than the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum MissingVertex {
     /// Show the graph without it, with a note. Pages use this.
     Note,
     /// Refuse the request. API clients use this, because a client would take the whole graph for
@@ -96,7 +96,7 @@ impl Control {
         &self,
         actor: &Actor,
         query: &GraphOptions,
-        missing: Lost,
+        missing: MissingVertex,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
@@ -151,7 +151,7 @@ impl Control {
         actor: &Actor,
         deployment: &str,
         query: &GraphOptions,
-        missing: Lost,
+        missing: MissingVertex,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         // Read the cursor first, so the live stream reports all later events.
@@ -206,7 +206,7 @@ impl Control {
         actor: &Actor,
         review: ReviewId,
         query: &GraphOptions,
-        missing: Lost,
+        missing: MissingVertex,
     ) -> Result<GraphView, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -269,7 +269,7 @@ fn downstream(present: &Present, case: &Case, weighed: Option<&PlannedReview>) -
 }
 
 fn appearance(state: &str) -> Option<Appearance> {
-    StepState::from_word(state).map(Appearance::State)
+    StepState::from_name(state).map(Appearance::State)
 }
 
 fn names(skeleton: &Skeleton) -> BTreeMap<DeploymentId, DeploymentName> {
@@ -287,7 +287,7 @@ fn skeleton_at(blueprint: &Blueprint, present: &Present) -> Result<Skeleton, Pro
 /// The noderoles that no longer exist.
 fn gone(items: &[Item], present: &Present) -> BTreeSet<NoderoleId> {
     let ids = items.iter().map(|item| item.id);
-    ids.filter(|id| present.skeleton.place(*id).is_none()).collect()
+    ids.filter(|id| present.skeleton.location(*id).is_none()).collect()
 }
 
 /// The deployments that fit into one graph, in the order of their names, and a note about the
@@ -341,7 +341,7 @@ fn change(
             Mark::Removed => Appearance::Removed,
             Mark::Changed => Appearance::Changed,
         };
-        if appearance == Appearance::Added && present.skeleton.place(noderole.id).is_none() {
+        if appearance == Appearance::Added && present.skeleton.location(noderole.id).is_none() {
             new.insert(noderole.id);
         }
         appearances.insert(noderole.id, appearance);
@@ -524,7 +524,7 @@ impl WholeGraph {
         let shown: BTreeSet<NoderoleId> = self.items.iter().map(|item| item.id).collect();
         for id in marked {
             if !shown.contains(id) {
-                let Some((node, key)) = present.skeleton.place(*id) else { continue };
+                let Some((node, key)) = present.skeleton.location(*id) else { continue };
                 self.items.extend(present.skeleton.item(*node, key));
             }
             let known = self.appearances.entry(*id).or_insert(appearance);
@@ -536,8 +536,8 @@ impl WholeGraph {
     }
 
     /// Returns an error if the graph lacks a requested vertex and `missing` is `Refused`.
-    fn has(&self, query: &GraphOptions, missing: Lost) -> Result<(), Problem> {
-        if missing == Lost::Note {
+    fn has(&self, query: &GraphOptions, missing: MissingVertex) -> Result<(), Problem> {
+        if missing == MissingVertex::Note {
             return Ok(());
         }
         let (from, to) = match &query.trail {

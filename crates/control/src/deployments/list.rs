@@ -104,7 +104,7 @@ impl Control {
             .into_iter()
             .collect();
         let drafts = store::proposals::drafts(&mut connection).await.map_err(from_store)?;
-        let summary = |Placed { id, depth, path }| {
+        let summary = |TreeDeployment { id, depth, path }| {
             let found = present.skeleton.deployments.get(&id)?;
             let draft = drafts.get(&id).copied();
             let counted = counts.get(&id).copied().unwrap_or_default();
@@ -161,7 +161,7 @@ fn step(present: &Present, row: StepListRow) -> Result<StepSummary, Problem> {
         node: NodeId(row.node_id),
         fqdn: present.command_name(&row.fqdn),
         deployment: DeploymentName::parse(&deployment).map_err(corrupt)?,
-        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+        state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
         since: at(row.since),
         stale: row.stale,
         generation: BlueprintNumber(row.generation),
@@ -184,7 +184,7 @@ fn is_so(found: &DeploymentSummary, held: bool, state: DeploymentState) -> bool 
 }
 
 /// A deployment with its position in the tree.
-pub(crate) struct Placed {
+pub(crate) struct TreeDeployment {
     pub(crate) id: DeploymentId,
     /// Levels below the root.
     pub(crate) depth: u32,
@@ -195,7 +195,7 @@ pub(crate) struct Placed {
 }
 
 /// All deployments in tree order: each directly below its parent, siblings by name.
-pub(crate) fn tree(present: &Present) -> Vec<Placed> {
+pub(crate) fn tree(present: &Present) -> Vec<TreeDeployment> {
     let all = &present.skeleton.deployments;
     let mut below: BTreeMap<Option<DeploymentId>, Vec<DeploymentId>> = BTreeMap::new();
     for (id, deployment) in all {
@@ -204,12 +204,13 @@ pub(crate) fn tree(present: &Present) -> Vec<Placed> {
     let named = |id: &DeploymentId| all.get(id).map(|found| (*id, found.name.as_str()));
     let children =
         |of: Option<DeploymentId>| below.get(&of).into_iter().flatten().filter_map(named);
-    let mut open: Vec<Placed> =
-        children(None).map(|(id, name)| Placed { id, depth: 0, path: name.to_owned() }).collect();
+    let mut open: Vec<TreeDeployment> = children(None)
+        .map(|(id, name)| TreeDeployment { id, depth: 0, path: name.to_owned() })
+        .collect();
     let mut tree = Vec::with_capacity(all.len());
     while let Some(above) = open.pop() {
         let (depth, path) = (above.depth + 1, &above.path);
-        open.extend(children(Some(above.id)).map(|(id, name)| Placed {
+        open.extend(children(Some(above.id)).map(|(id, name)| TreeDeployment {
             id,
             depth,
             path: format!("{path} {name}"),

@@ -80,7 +80,7 @@ impl Control {
         let deployment = DeploymentId(row.noderole.deployment_id);
         let role_name = RoleName::parse(&row.noderole.role).map_err(corrupt)?;
         let data = self.own_data(&present, &row, role, &role_name);
-        let state = StepState::from_word(&row.step.state).unwrap_or(StepState::Blocked);
+        let state = StepState::from_name(&row.step.state).unwrap_or(StepState::Blocked);
         let mut why = self.why(&mut connection, &present, step, state, &row, &parents).await?;
         let result = store::runs::role_check(&mut connection, step).await.map_err(from_store)?;
         drop(connection);
@@ -380,13 +380,13 @@ fn may_retry(actor: &Actor, place: DeploymentId, state: StepState) -> Result<(),
 
 fn blocked_by(present: &Present, parent: &EdgeRow) -> Option<String> {
     let name = format!("{} on {}", parent.role, present.in_full(&parent.fqdn));
-    match StepState::from_word(&parent.state)? {
+    match StepState::from_name(&parent.state)? {
         StepState::Active => None,
         StepState::Error => Some(format!(
             "Blocked by the error of {name}: {}.",
             parent.error.as_deref().unwrap_or("see its runs")
         )),
-        state => Some(format!("Waits for {name}, which is {}.", state.word())),
+        state => Some(format!("Waits for {name}, which is {}.", state.label())),
     }
 }
 
@@ -395,6 +395,6 @@ fn to_ref(present: &Present, row: &EdgeRow) -> Result<NoderoleRef, Problem> {
         id: NoderoleId(row.noderole_id),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
         fqdn: present.in_full(&row.fqdn),
-        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+        state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
     })
 }

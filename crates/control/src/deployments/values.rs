@@ -21,7 +21,7 @@ use engine::ids::{
 use serde_json::Value;
 use sqlx::PgConnection;
 use store::deployments::{NoderoleRow, ResultFilter, SetRow, Setting, StepOf};
-use store::runs::SeenStep;
+use store::runs::VisibleStepData;
 
 use crate::current::Present;
 use crate::people::{Actor, Permission};
@@ -270,7 +270,10 @@ fn role_data<'p>(present: &'p Present, deployment: DeploymentId, role: &RoleName
     deployment.and_then(|d| d.doc.roles.get(role)).map_or(&Value::Null, |role| &role.data)
 }
 
-fn contribution<'p>(present: &'p Present, seen: &'p SeenStep) -> Result<Contribution<'p>, Problem> {
+fn contribution<'p>(
+    present: &'p Present,
+    seen: &'p VisibleStepData,
+) -> Result<Contribution<'p>, Problem> {
     let role = role_of(present, seen.role_hash.as_bytes())?;
     Ok(Contribution {
         step: seen.step,

@@ -12,8 +12,8 @@ use api::listing::{Cursor, Key, Limit, PAGE_SIZE};
 use api::live::{Live, Topic};
 use api::nodes::{
     HealthCheckPage, HealthCheckView, HealthChecksQuery, Maintenance, NodeChange, NodeConnection,
-    NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesQuery, NodeStatus, NodeToken, NodeView,
-    ReportView, SshView, WayChange,
+    NodeConnectionChange, NodeFacts, NodeNoderole, NodeNoderolePage, NodeNoderolesQuery,
+    NodeStatus, NodeToken, NodeView, ReportView, SshView,
 };
 use api::runs::StepState;
 use api::{Problem, limits};
@@ -25,8 +25,8 @@ use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, NoderoleId, Person
 use serde_json::{Map, Value, json};
 use sqlx::PgConnection;
 use store::nodes::{
-    FactRow, LookFilter, LookRow, MAX_NODE_NODEROLES, NodeNoderoleFilter, NodeNoderoleRow,
-    NodeRecord, NodeTokenRow, ReportRow, node_tokens,
+    FactRow, HealthCheckFilter, HealthCheckRow, MAX_NODE_NODEROLES, NodeNoderoleFilter,
+    NodeNoderoleRow, NodeRecord, NodeTokenRow, ReportRow, node_tokens,
 };
 use time::OffsetDateTime;
 use uuid::Uuid;
@@ -42,9 +42,9 @@ use crate::text::{self, at};
 use crate::{Control, cursor, done};
 
 /// Health checks per page.
-pub const LOOKS: usize = 20;
+pub const MAX_HEALTH_CHECKS: usize = 20;
 /// Runs and reports on a node's page.
-const SHOWN: u64 = 20;
+const MAX_RUNS_AND_REPORTS: u64 = 20;
 
 impl Control {
     /// A node with its runs, reports and noderoles, by name or id.
@@ -57,10 +57,14 @@ impl Control {
         let row = find_node(&mut connection, &present, name).await?;
         let id = NodeId(row.id);
         let is_phantom = phantom_named(&present, &id.to_string()).is_some();
-        let looks =
-            store::nodes::health_checks(&mut connection, id, LookFilter::default(), LOOKS as u64)
-                .await
-                .map_err(from_store)?;
+        let looks = store::nodes::health_checks(
+            &mut connection,
+            id,
+            HealthCheckFilter::default(),
+            MAX_HEALTH_CHECKS as u64,
+        )
+        .await
+        .map_err(from_store)?;
         let mut carried = store::nodes::noderoles_of_node(
             &mut connection,
             id,
@@ -72,11 +76,14 @@ impl Control {
         let more_noderoles = carried.len() as u64 > MAX_NODE_NODEROLES;
         carried.truncate(usize::try_from(MAX_NODE_NODEROLES).unwrap_or(usize::MAX));
         let facts = store::nodes::facts(&mut connection, id).await.map_err(from_store)?;
-        let reports =
-            store::nodes::reports(&mut connection, id, SHOWN).await.map_err(from_store)?;
+        let reports = store::nodes::reports(&mut connection, id, MAX_RUNS_AND_REPORTS)
+            .await
+            .map_err(from_store)?;
         let tokens = node_tokens(&mut connection, id).await.map_err(from_store)?;
         drop(connection);
-        let runs = store::runs::runs_of_node(&self.store, id, SHOWN).await.map_err(from_store)?;
+        let runs = store::runs::runs_of_node(&self.store, id, MAX_RUNS_AND_REPORTS)
+            .await
+            .map_err(from_store)?;
         let deployment = DeploymentId(row.deployment_id);
         let record = !present.blueprint.nodes.contains_key(&id);
         let may_change = match is_phantom {
@@ -91,13 +98,13 @@ impl Control {
             deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
             deployment_id: deployment,
             record,
-            status: life(&row),
-            connection: way(&row.transport, &row.address, &row.connection),
+            status: node_status(&row),
+            connection: connection_view(&row.transport, &row.address, &row.connection),
             added: at(row.created_at),
-            health_checks: looks.into_iter().map(look).collect(),
+            health_checks: looks.into_iter().map(health_check_view).collect(),
             noderoles: carried
                 .into_iter()
-                .map(|row| carries(&present, row))
+                .map(|row| noderole_view(&present, row))
                 .collect::<Result<_, _>>()?,
             more_noderoles,
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
@@ -133,7 +140,7 @@ impl Control {
         wanted: &HealthChecksQuery,
     ) -> Result<HealthCheckPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let filter = LookFilter {
+        let filter = HealthCheckFilter {
             reached: wanted.reached,
             text: text::filter_text(&wanted.text)?,
             ascending: !wanted.sort.descending,
@@ -142,7 +149,7 @@ impl Control {
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let node = NodeId(find_node(&mut connection, &present, name).await?.id);
-        let size = Limit::rows(wanted.limit, LOOKS);
+        let size = Limit::rows(wanted.limit, MAX_HEALTH_CHECKS);
         let mut looks = store::nodes::health_checks(&mut connection, node, filter, size as u64 + 1)
             .await
             .map_err(from_store)?;
@@ -152,7 +159,10 @@ impl Control {
             .last()
             .filter(|_| more)
             .map(|last| Cursor::behind(wanted.sort, &[health_check_key(last.at)]));
-        Ok(HealthCheckPage { health_checks: looks.into_iter().map(look).collect(), next })
+        Ok(HealthCheckPage {
+            health_checks: looks.into_iter().map(health_check_view).collect(),
+            next,
+        })
     }
 
     /// A page of a node's noderoles.
@@ -185,7 +195,7 @@ impl Control {
             .filter(|_| more)
             .map(|last| Cursor::behind(wanted.sort, &noderole_keys(last)));
         let noderoles =
-            rows.into_iter().map(|row| carries(&present, row)).collect::<Result<_, _>>()?;
+            rows.into_iter().map(|row| noderole_view(&present, row)).collect::<Result<_, _>>()?;
         Ok(NodeNoderolePage { noderoles, next })
     }
 
@@ -254,15 +264,15 @@ impl Control {
             after.hints = hints.clone();
         }
         if let Some(wanted) = &change.connection {
-            (after.address, after.connection) = self.other_way(before, wanted)?;
+            (after.address, after.connection) = self.changed_connection(before, wanted)?;
         }
         Ok(after)
     }
 
-    fn other_way(
+    fn changed_connection(
         &self,
         before: &NodeRecord,
-        wanted: &WayChange,
+        wanted: &NodeConnectionChange,
     ) -> Result<(Value, Value), Problem> {
         let now = connection::of_record(&before.transport, &before.address, &before.connection);
         let changes_address = wanted.addresses.is_some() || wanted.port.is_some();
@@ -293,11 +303,11 @@ impl Control {
     pub async fn set_maintenance(
         &self,
         actor: &Actor,
-        node: impl Into<Seen>,
+        node: impl Into<NodeAtVersion>,
         maintenance: bool,
         reason: String,
     ) -> Result<(), Problem> {
-        let Seen { node, version } = node.into();
+        let NodeAtVersion { node, version } = node.into();
         actor.require_somewhere(Permission::Operator)?;
         let reason = checked(&reason)?;
         let mut transaction = self.begin().await?;
@@ -340,20 +350,20 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, row.fqdn).await?;
+        notify(&mut transaction, row.fqdn).await?;
         done(transaction).await
     }
 }
 
 /// A node to act on, and the version of its record that the client has seen, if stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct NodeAtVersion {
     pub node: NodeId,
     /// Act only if the record still has this version.
     pub version: Option<i32>,
 }
 
-impl From<NodeId> for Seen {
+impl From<NodeId> for NodeAtVersion {
     fn from(node: NodeId) -> Self {
         Self { node, version: None }
     }
@@ -398,7 +408,7 @@ pub(crate) async fn write_node(
     store::audit::append_audit(on, by, "node.change", &node.to_string(), &detail.into())
         .await
         .map_err(from_store)?;
-    tell(on, before.fqdn.clone()).await?;
+    notify(on, before.fqdn.clone()).await?;
     Ok(version)
 }
 
@@ -415,7 +425,7 @@ fn is_connection_changed(before: &NodeRecord, after: &NodeRecord) -> bool {
 }
 
 /// Notifies open pages of the node and of the node list.
-pub(crate) async fn tell(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
+pub(crate) async fn notify(on: &mut PgConnection, fqdn: String) -> Result<(), Problem> {
     store::events::append_event_to_topics(on, &[Topic::Nodes], &Live::Node { fqdn })
         .await
         .map_err(from_store)
@@ -519,7 +529,7 @@ async fn find_machine(
     })
 }
 
-fn life(row: &store::nodes::NodeDetailRow) -> NodeStatus {
+fn node_status(row: &store::nodes::NodeDetailRow) -> NodeStatus {
     let known = row.alive_since.is_some();
     let belief =
         Liveness { alive: row.alive, known, against: row.contradicting_checks.unsigned_abs() };
@@ -543,7 +553,7 @@ fn life(row: &store::nodes::NodeDetailRow) -> NodeStatus {
 
 /// The connection of a record, as far as it can be parsed. Missing fields are empty; then workers
 /// cannot connect either.
-fn way(transport: &str, address: &Value, connection: &Value) -> NodeConnection {
+fn connection_view(transport: &str, address: &Value, connection: &Value) -> NodeConnection {
     let text =
         |key: &str| connection.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let ssh = || {
@@ -625,7 +635,7 @@ fn noderole_cursor(wanted: &NodeNoderolesQuery) -> Result<Option<(i32, Uuid)>, P
     place.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()))
 }
 
-fn look(row: LookRow) -> HealthCheckView {
+fn health_check_view(row: HealthCheckRow) -> HealthCheckView {
     HealthCheckView {
         tried: row.attempts.0,
         at: at(row.at),
@@ -637,14 +647,14 @@ fn look(row: LookRow) -> HealthCheckView {
     }
 }
 
-fn carries(present: &Present, row: NodeNoderoleRow) -> Result<NodeNoderole, Problem> {
+fn noderole_view(present: &Present, row: NodeNoderoleRow) -> Result<NodeNoderole, Problem> {
     let deployment = DeploymentId(row.deployment_id);
     Ok(NodeNoderole {
         id: NoderoleId(row.noderole_id),
         role: RoleName::parse(&row.role).map_err(corrupt)?,
         deployment: DeploymentName::parse(&present.name_of(deployment)).map_err(corrupt)?,
         deployment_id: deployment,
-        state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+        state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
         since: at(row.since),
         error: row.error,
     })

@@ -202,7 +202,7 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
 
 /// Parses a line. `None` if it is blank or a comment.
 fn line_of(number: usize, line: &str) -> Option<Line> {
-    let wish = match words_of(line) {
+    let wish = match arguments_of(line) {
         Ok(words) if words.is_empty() => return None,
         Ok(words) => parse_node(&words),
         Err(fault) => Err(fault),
@@ -211,7 +211,7 @@ fn line_of(number: usize, line: &str) -> Option<Line> {
 }
 
 /// Splits a line into words and drops the comment.
-fn words_of(line: &str) -> Result<Vec<String>, String> {
+fn arguments_of(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let (mut word, mut is_quoted) = (None::<String>, false);
     for c in line.chars() {

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use api::Problem;
 use api::live::{Live, Topic};
-use api::nodes::{NodeChange, WayChange};
+use api::nodes::{NodeChange, NodeConnectionChange};
 use api::nodes::{NodePage, NodeRequest, NodeSummary};
 use api::nodes::{NodeSort, NodeState, NodesQuery};
 use engine::cluster::{Hardware, derive_node_name, mac_address, phantom};
@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use crate::nodes::address_policy;
 use crate::nodes::connection;
-use crate::nodes::node::{in_blueprint_problem, tell, write_node};
+use crate::nodes::node::{in_blueprint_problem, notify, write_node};
 use crate::people::{Actor, Permission};
 use crate::problems::from_store;
 use crate::runs::step_counts;
@@ -124,7 +124,7 @@ impl Control {
 
     async fn ensure_connection(&self, wish: &NodeRequest) -> Result<bool, Problem> {
         let (fqdn, _) = name_of(wish)?;
-        let (transport, connection, addresses) = self.way_of(wish)?;
+        let (transport, connection, addresses) = self.parse_connection(wish)?;
         let mut transaction = self.begin().await?;
         store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let removed =
@@ -154,7 +154,7 @@ impl Control {
         if before.meant {
             let wanted = connection::of_record(transport, &after.address, &after.connection);
             let change = NodeChange {
-                connection: wanted.as_ref().map(WayChange::from),
+                connection: wanted.as_ref().map(NodeConnectionChange::from),
                 ..NodeChange::default()
             };
             return Err(in_blueprint_problem(&before.fqdn, &change));
@@ -166,7 +166,10 @@ impl Control {
     }
 
     /// Transport, connection and addresses.
-    fn way_of(&self, wish: &NodeRequest) -> Result<(&'static str, Value, Vec<String>), Problem> {
+    fn parse_connection(
+        &self,
+        wish: &NodeRequest,
+    ) -> Result<(&'static str, Value, Vec<String>), Problem> {
         Ok(match &wish.ssh {
             Some(ssh) => {
                 let (connection, addresses) =
@@ -188,7 +191,7 @@ impl Control {
                  another name.",
             ));
         }
-        let (transport, connection, addresses) = self.way_of(wish)?;
+        let (transport, connection, addresses) = self.parse_connection(wish)?;
         Ok(ValidatedRecord { fqdn, is_derived, macs, serial, transport, connection, addresses })
     }
 
@@ -233,7 +236,7 @@ impl Control {
     /// Deletes the record of a node that never had a noderole. No document changes, so no review is
     /// needed. A node that a target contains is removed by proposal. With `version`, deletes only
     /// that version of the record.
-    pub async fn take_out_node(
+    pub async fn delete_node(
         &self,
         actor: &Actor,
         node: NodeId,
@@ -377,7 +380,7 @@ impl ValidatedRecord {
         store::audit::append_audit(on, by, "node.add", &node.to_string(), &detail)
             .await
             .map_err(from_store)?;
-        tell(on, self.fqdn.to_string()).await
+        notify(on, self.fqdn.to_string()).await
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A token is random (256 bits), shown once, and stored as its SHA-256. Because it is stored on the
 //! node, it permits only reports: start-up, shutdown, boot environment and facts of that node. A
-//! token is neither a session nor a person. No other use case accepts it: [`Itself`] is a separate
+//! token is neither a session nor a person. No other use case accepts it: [`NodeIdentity`] is a separate
 //! type that only this module constructs. `store::nodes` defines the effect of a report; a
 //! worker's health check overrides it.
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use store::nodes::{MAX_TOKENS, MOST_REPORTS, Report, Reported, Reporter};
 use uuid::Uuid;
 
-use crate::nodes::node::{Seen, check_object, node_deployment, still, tell};
+use crate::nodes::node::{NodeAtVersion, check_object, node_deployment, notify, still};
 use crate::people::{Actor, ClientInfo, MAX_TOKEN_LENGTH, Permission, Token, hash_of};
 use crate::problems::from_store;
 use crate::text::{self, at};
@@ -24,18 +24,18 @@ const DAY: u64 = 24 * 3600;
 
 /// An authenticated node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Itself(Reporter);
+pub struct NodeIdentity(Reporter);
 
 impl Control {
     /// Creates a token for a node's reports, valid for the given number of days.
     pub async fn mint_node_token(
         &self,
         actor: &Actor,
-        node: impl Into<Seen>,
+        node: impl Into<NodeAtVersion>,
         name: String,
         days: u32,
     ) -> Result<CreatedNodeToken, Problem> {
-        let Seen { node, version } = node.into();
+        let NodeAtVersion { node, version } = node.into();
         actor.require_in_person()?;
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let name = text::plain(&name)?;
@@ -98,7 +98,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, machine.fqdn).await?;
+        notify(&mut transaction, machine.fqdn).await?;
         done(transaction).await?;
         Ok(CreatedNodeToken { id, token: token.reveal().to_owned(), expires: at(expires) })
     }
@@ -107,10 +107,10 @@ impl Control {
     pub async fn revoke_node_token(
         &self,
         actor: &Actor,
-        node: impl Into<Seen>,
+        node: impl Into<NodeAtVersion>,
         token: Uuid,
     ) -> Result<(), Problem> {
-        let Seen { node, version } = node.into();
+        let NodeAtVersion { node, version } = node.into();
         actor.require_any_somewhere(&[Permission::Operator, Permission::Admin])?;
         let mut transaction = self.begin().await?;
         let actor = &actor.still(&mut transaction).await?;
@@ -142,7 +142,7 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, machine.fqdn).await?;
+        notify(&mut transaction, machine.fqdn).await?;
         done(transaction).await
     }
 
@@ -150,7 +150,11 @@ impl Control {
     ///
     /// # Errors
     /// 401 if the token is unknown, revoked or expired.
-    pub async fn itself(&self, token: &str, visitor: &ClientInfo) -> Result<Itself, Problem> {
+    pub async fn authenticate_node(
+        &self,
+        token: &str,
+        visitor: &ClientInfo,
+    ) -> Result<NodeIdentity, Problem> {
         let unknown = || {
             Problem::new(
                 401,
@@ -169,41 +173,53 @@ impl Control {
             .map_err(from_store)?;
         let (node, token) = row.ok_or_else(unknown)?;
         let address = visitor.address.map(|address| address.to_string()).unwrap_or_default();
-        Ok(Itself(Reporter { node, token, address }))
+        Ok(NodeIdentity(Reporter { node, token, address }))
     }
 
     /// Reports that the node has started, with its boot id.
-    pub async fn report_startup(&self, itself: &Itself, boot_id: String) -> Result<(), Problem> {
-        self.append_report(itself, Report::Startup(word("boot_id", &boot_id)?)).await
+    pub async fn report_startup(
+        &self,
+        identity: &NodeIdentity,
+        boot_id: String,
+    ) -> Result<(), Problem> {
+        self.append_report(identity, Report::Startup(word("boot_id", &boot_id)?)).await
     }
 
     /// Reports that the node shuts down.
-    pub async fn report_shutdown(&self, itself: &Itself) -> Result<(), Problem> {
-        self.append_report(itself, Report::Shutdown).await
+    pub async fn report_shutdown(&self, identity: &NodeIdentity) -> Result<(), Problem> {
+        self.append_report(identity, Report::Shutdown).await
     }
 
     /// Reports the boot environment that the node started.
-    pub async fn report_bootenv(&self, itself: &Itself, bootenv: String) -> Result<(), Problem> {
-        self.append_report(itself, Report::Bootenv(word("bootenv", &bootenv)?)).await
+    pub async fn report_bootenv(
+        &self,
+        identity: &NodeIdentity,
+        bootenv: String,
+    ) -> Result<(), Problem> {
+        self.append_report(identity, Report::Bootenv(word("bootenv", &bootenv)?)).await
     }
 
     /// Replaces the facts that the node reported before.
-    pub async fn report_facts(&self, itself: &Itself, facts: Value) -> Result<(), Problem> {
+    pub async fn report_facts(&self, identity: &NodeIdentity, facts: Value) -> Result<(), Problem> {
         self.append_report(
-            itself,
+            identity,
             Report::Facts(check_object("facts", &facts, limits::FACTS)?.clone()),
         )
         .await
     }
 
-    async fn append_report(&self, Itself(by): &Itself, report: Report) -> Result<(), Problem> {
+    async fn append_report(
+        &self,
+        NodeIdentity(by): &NodeIdentity,
+        report: Report,
+    ) -> Result<(), Problem> {
         let mut transaction = self.begin().await?;
         match store::nodes::append_report(&mut transaction, by, &report)
             .await
             .map_err(from_store)?
         {
-            Reported::Kept => done(transaction).await,
-            Reported::Gone => Err(Problem::not_found(
+            Reported::Stored => done(transaction).await,
+            Reported::NodeRemoved => Err(Problem::not_found(
                 "The node of this token was removed. Add the node again and create a new token.",
             )),
             Reported::TooMany => Err(Problem::new(

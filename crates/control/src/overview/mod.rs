@@ -16,7 +16,7 @@ use api::pending::PendingQuery;
 use api::runs::StateCounts;
 use engine::ids::BlueprintNumber;
 use store::monitoring::{EndCursor, EndedRun, WorkerLoad};
-use store::runs::{InTheWay, PendingScope, Tally};
+use store::runs::{PendingScope, Tally, UnappliedSteps};
 
 use crate::blueprints::progress::{all, progress};
 use crate::blueprints::to_blueprint_summary;
@@ -32,7 +32,7 @@ const MAX_COUNTED_RUNS: i64 = 50_000;
 
 /// Numbers for metrics.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Numbers {
+pub struct MetricValues {
     /// All numbers except step counts.
     pub tally: Tally,
     pub steps: StateCounts,
@@ -44,7 +44,7 @@ impl Control {
         let stuck = self.pending(actor, &PendingQuery::default()).await?.groups;
         let present = self.present().await?;
         let reviews = self.waiting_for(actor, &present).await?;
-        let Numbers { tally, steps } = self.numbers().await?;
+        let MetricValues { tally, steps } = self.numbers().await?;
         let first_steps = self.first_steps(actor, &present).await?;
         let mut connection = self.connection().await?;
         let hours =
@@ -89,11 +89,11 @@ impl Control {
 
     /// Numbers for monitoring. They contain no names of people or nodes, so they need no
     /// permission.
-    pub async fn numbers(&self) -> Result<Numbers, Problem> {
+    pub async fn numbers(&self) -> Result<MetricValues, Problem> {
         let mut connection = self.connection().await?;
         let tally = store::runs::tally(&mut connection).await.map_err(from_store)?;
         let steps = store::runs::step_counts(&mut connection).await.map_err(from_store)?;
-        Ok(Numbers { tally, steps: step_counts(steps) })
+        Ok(MetricValues { tally, steps: step_counts(steps) })
     }
 
     /// The workers of the last minutes, for monitoring.
@@ -149,18 +149,20 @@ impl Control {
         let steps = store::runs::deployment_step_counts(&mut view, id).await.map_err(from_store)?;
         let comparing = steps.comparing > 0 || steps.unchecked > 0;
         let steps = step_counts(steps);
-        let in_the_way = match steps.active == all(&steps) {
-            true => InTheWay::default(),
-            false => {
-                store::runs::in_the_way(&mut view, DEFAULT_LIMITS, PendingScope::Deployment(id))
-                    .await
-                    .map_err(from_store)?
-            }
+        let unapplied_steps = match steps.active == all(&steps) {
+            true => UnappliedSteps::default(),
+            false => store::runs::unapplied_steps(
+                &mut view,
+                DEFAULT_LIMITS,
+                PendingScope::Deployment(id),
+            )
+            .await
+            .map_err(from_store)?,
         };
         done(view).await?;
         Ok(DeploymentProgress {
             deployment,
-            progress: progress(&steps, steps.active, comparing, in_the_way),
+            progress: progress(&steps, steps.active, comparing, unapplied_steps),
             steps,
         })
     }

@@ -33,24 +33,24 @@ use uuid::Uuid;
 use super::passwords::Proof;
 use super::{
     Actor, ClientInfo, NewSession, People, Permission, SESSION_TIMES, Token, check_name, failed,
-    nobody, passwords, record_session, shut_out, throttle,
+    passwords, record_session, revoke_all_access, throttle, unknown_person,
 };
 use crate::cursor;
 use crate::text::{self, at};
 
 /// Validity of a link that an admin creates: enough time to reach the person, overnight included.
-pub const LINK_HOLDS: Duration = Duration::from_secs(24 * 3600);
+pub const LINK_VALIDITY: Duration = Duration::from_secs(24 * 3600);
 /// For this long after a one-time sign-in, a new password does not require the old one.
 pub const LINK_SETS_PASSWORD: Duration = Duration::from_secs(3600);
 /// A person to change, and the version of their permissions that the client has seen, if known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeenPerson {
+pub struct PersonAtVersion {
     pub person: PersonId,
     /// Act only if the permissions still have this version.
     pub version: Option<i32>,
 }
 
-impl From<PersonId> for SeenPerson {
+impl From<PersonId> for PersonAtVersion {
     fn from(person: PersonId) -> Self {
         Self { person, version: None }
     }
@@ -58,12 +58,12 @@ impl From<PersonId> for SeenPerson {
 
 /// A person's permissions, as stored.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Given {
+struct StoredPermissions {
     everywhere: BTreeSet<Permission>,
     inside: BTreeSet<(Permission, DeploymentId)>,
 }
 
-impl Given {
+impl StoredPermissions {
     /// Whether `self` has the permission somewhere where `before` does not.
     fn gains(&self, before: &Self, permission: Permission) -> bool {
         let inside = |given: &Self| -> BTreeSet<DeploymentId> {
@@ -119,7 +119,7 @@ impl People {
         let row = store::people::accounts::account(&mut connection, id)
             .await
             .map_err(failed)?
-            .ok_or_else(|| nobody(id))?;
+            .ok_or_else(|| unknown_person(id))?;
         let view = views(&mut connection, vec![row]).await?.pop();
         view.ok_or_else(Problem::internal)
     }
@@ -200,10 +200,10 @@ impl People {
     pub async fn change_grants(
         &self,
         actor: &Actor,
-        subject: impl Into<SeenPerson>,
+        subject: impl Into<PersonAtVersion>,
         grants: &[Grant],
     ) -> Result<PersonView, Problem> {
-        let subject: SeenPerson = subject.into();
+        let subject: PersonAtVersion = subject.into();
         let id = subject.person;
         let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
         let kind = if row.kind == store::people::HUMAN {
@@ -245,7 +245,7 @@ impl People {
         let now = store::people::accounts::account(&mut transaction, id)
             .await
             .map_err(failed)?
-            .ok_or_else(|| nobody(id))?;
+            .ok_or_else(|| unknown_person(id))?;
         let view = views(&mut transaction, vec![now]).await?.pop().ok_or_else(Problem::internal)?;
         transaction.commit().await.map_err(failed)?;
         Ok(view)
@@ -260,10 +260,10 @@ impl People {
     pub async fn set_disabled(
         &self,
         actor: &Actor,
-        subject: impl Into<SeenPerson>,
+        subject: impl Into<PersonAtVersion>,
         disabled: bool,
     ) -> Result<(), Problem> {
-        let subject: SeenPerson = subject.into();
+        let subject: PersonAtVersion = subject.into();
         let id = subject.person;
         let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
         if disabled && actor.person == id {
@@ -277,7 +277,7 @@ impl People {
         }
         let (action, detail) = match disabled {
             true => {
-                let (sessions, tokens) = shut_out(&mut transaction, id).await?;
+                let (sessions, tokens) = revoke_all_access(&mut transaction, id).await?;
                 (
                     "person.disable",
                     json!({"name": row.name, "sessions": sessions, "tokens": tokens}),
@@ -300,9 +300,9 @@ impl People {
     pub async fn new_link(
         &self,
         actor: &Actor,
-        subject: impl Into<SeenPerson>,
+        subject: impl Into<PersonAtVersion>,
     ) -> Result<OneTimeLink, Problem> {
-        let subject: SeenPerson = subject.into();
+        let subject: PersonAtVersion = subject.into();
         let id = subject.person;
         let (mut transaction, actor, row) = self.begin_change(actor, subject).await?;
         if row.kind != store::people::HUMAN {
@@ -332,7 +332,7 @@ impl People {
     pub(super) async fn begin_change(
         &self,
         actor: &Actor,
-        SeenPerson { person: id, version }: SeenPerson,
+        PersonAtVersion { person: id, version }: PersonAtVersion,
     ) -> Result<(Transaction<'static, Postgres>, Actor, AccountRow), Problem> {
         actor.require_in_person()?;
         actor.require(Permission::Admin)?;
@@ -345,7 +345,7 @@ impl People {
         let row = store::people::accounts::account(&mut transaction, id)
             .await
             .map_err(failed)?
-            .ok_or_else(|| nobody(id))?;
+            .ok_or_else(|| unknown_person(id))?;
         if version.is_some_and(|seen| seen != row.grants_version) {
             return Err(version_conflict(&row.name));
         }
@@ -358,7 +358,7 @@ impl People {
         on: &mut PgConnection,
         grants: &[Grant],
         kind: AccountKind,
-    ) -> Result<Given, Problem> {
+    ) -> Result<StoredPermissions, Problem> {
         if grants.len() > limits::GRANTS {
             return Err(Problem::invalid(format!(
                 "grants: a person can have at most {}. A grant on a deployment also applies to all \
@@ -367,7 +367,7 @@ impl People {
             )));
         }
         let top = store::deployments::top(on).await.map_err(failed)?;
-        let (mut given, mut deployments) = (Given::default(), BTreeMap::new());
+        let (mut given, mut deployments) = (StoredPermissions::default(), BTreeMap::new());
         for grant in grants {
             let permission: Permission = grant.permission.parse()?;
             if kind == AccountKind::Service
@@ -383,7 +383,7 @@ impl People {
                 Some(name) => match deployments.get(name) {
                     Some(place) => *place,
                     None => {
-                        let place = self.place(on, Some(name)).await?;
+                        let place = self.find_deployment(on, Some(name)).await?;
                         deployments.insert(name, place);
                         place
                     }
@@ -731,20 +731,30 @@ async fn offer(
     name: &str,
 ) -> Result<OneTimeLink, Problem> {
     let token = Token::random()?;
-    store::people::insert_sign_in_link(on, person, &token.hash(), LINK_HOLDS, &[REQUIRES_PASSWORD])
-        .await
-        .map_err(failed)?;
-    let detail = json!({"name": name, "holds_seconds": LINK_HOLDS.as_secs()});
+    store::people::insert_sign_in_link(
+        on,
+        person,
+        &token.hash(),
+        LINK_VALIDITY,
+        &[REQUIRES_PASSWORD],
+    )
+    .await
+    .map_err(failed)?;
+    let detail = json!({"name": name, "holds_seconds": LINK_VALIDITY.as_secs()});
     append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail)
         .await
         .map_err(failed)?;
     Ok(OneTimeLink {
         link: format!("/sign-in#token={}", token.reveal()),
-        minutes: LINK_HOLDS.as_secs() / 60,
+        minutes: LINK_VALIDITY.as_secs() / 60,
     })
 }
 
-async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(), Problem> {
+async fn write(
+    on: &mut PgConnection,
+    id: PersonId,
+    given: &StoredPermissions,
+) -> Result<(), Problem> {
     let everywhere: Vec<&str> =
         given.everywhere.iter().map(|permission| permission.as_str()).collect();
     let inside =
@@ -752,8 +762,8 @@ async fn write(on: &mut PgConnection, id: PersonId, given: &Given) -> Result<(),
     store::people::accounts::set_grants(on, id, &everywhere, &inside).await.map_err(failed)
 }
 
-fn stored_grants(row: &AccountRow, grants: &[GrantRow]) -> Given {
-    Given {
+fn stored_grants(row: &AccountRow, grants: &[GrantRow]) -> StoredPermissions {
+    StoredPermissions {
         everywhere: row.permissions.iter().filter_map(|word| word.parse().ok()).collect(),
         inside: grants
             .iter()
@@ -803,7 +813,7 @@ mod tests {
     #[test]
     fn gained_permissions_are_detected() {
         let place = DeploymentId(Uuid::from_u128(1));
-        let grants_of = |everywhere: &[Permission], inside: &[Permission]| Given {
+        let grants_of = |everywhere: &[Permission], inside: &[Permission]| StoredPermissions {
             everywhere: everywhere.iter().copied().collect(),
             inside: inside.iter().map(|permission| (*permission, place)).collect(),
         };

@@ -194,7 +194,7 @@ impl Actor {
             person: row.id,
             permissions: known(&row.permissions),
             inside: row.inside.iter().map(|(id, words)| (*id, known(words))).collect(),
-            kind: PersonKind::of_word(&row.kind),
+            kind: PersonKind::from_stored(&row.kind),
             name: row.name,
             session,
             token: None,

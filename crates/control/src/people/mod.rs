@@ -58,7 +58,7 @@ use passwords::Hasher;
 use throttle::{MINUTE, MOST_BY_SESSION, MOST_BY_TOKEN, MOST_FAILURES, Throttle, WINDOW, network};
 
 pub(crate) use access::notices;
-pub use accounts::{LINK_HOLDS, LINK_SETS_PASSWORD, SeenPerson};
+pub use accounts::{LINK_SETS_PASSWORD, LINK_VALIDITY, PersonAtVersion};
 pub use actor::{Actor, Bearer, FACTOR_NEEDED, Permission, Session};
 
 /// A session ends after this time without a request.
@@ -111,7 +111,7 @@ impl PersonKind {
         }
     }
 
-    fn of_word(word: &str) -> Self {
+    fn from_stored(word: &str) -> Self {
         match word {
             store::people::HUMAN => Self::Human,
             _ => Self::Service,
@@ -221,7 +221,7 @@ pub struct People {
     hasher: Hasher,
 }
 
-fn nobody(id: PersonId) -> Problem {
+fn unknown_person(id: PersonId) -> Problem {
     Problem::not_found(format!("Person {id} does not exist. See the list of people."))
 }
 
@@ -384,7 +384,7 @@ impl People {
     ) -> Result<Token, Problem> {
         require_admin(by)?;
         let row = store::people::person(self.store.pool(), person).await.map_err(failed)?;
-        let row = row.ok_or_else(|| nobody(person))?;
+        let row = row.ok_or_else(|| unknown_person(person))?;
         let token = Token::random()?;
         let mut transaction = self.begin_as(by).await?;
         store::people::insert_sign_in_link(
@@ -607,10 +607,10 @@ impl People {
                 store::people::person(self.store.pool(), person).await.map_err(failed)?;
             return match person_row {
                 Some(_) => Ok(()),
-                None => Err(nobody(person)),
+                None => Err(unknown_person(person)),
             };
         }
-        let (sessions, tokens) = shut_out(&mut transaction, person).await?;
+        let (sessions, tokens) = revoke_all_access(&mut transaction, person).await?;
         let detail = json!({"sessions": sessions, "tokens": tokens});
         store::audit::append_audit(
             &mut transaction,
@@ -646,7 +646,10 @@ async fn record_session(
 
 /// Ends all sessions and revokes all links and tokens of a disabled person. Returns the number of
 /// sessions and of tokens.
-async fn shut_out(connection: &mut PgConnection, person: PersonId) -> Result<(u64, u64), Problem> {
+async fn revoke_all_access(
+    connection: &mut PgConnection,
+    person: PersonId,
+) -> Result<(u64, u64), Problem> {
     let sessions =
         store::people::end_all_sessions(connection, person, None).await.map_err(failed)?;
     let tokens = store::people::api_tokens::revoke_all(connection, person).await.map_err(failed)?;

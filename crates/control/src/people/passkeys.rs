@@ -75,7 +75,7 @@ impl People {
         lock_people(&mut transaction, &[actor.person]).await.map_err(failed)?;
         let actor = &actor.still(&mut transaction).await?;
         require_factor_unless_none(&mut transaction, actor).await?;
-        let state = store::people::passkeys::take_ceremony(&mut transaction, session.id)
+        let state = store::people::passkeys::consume_ceremony(&mut transaction, session.id)
             .await
             .map_err(failed)?;
         let state =

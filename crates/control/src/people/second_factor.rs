@@ -25,7 +25,7 @@ use time::OffsetDateTime;
 use totp_rs::{Builder, Secret};
 
 use super::actor::factor_needed;
-use super::{Actor, ClientInfo, People, Session, failed, nobody, throttle};
+use super::{Actor, ClientInfo, People, Session, failed, throttle, unknown_person};
 
 /// Seconds per time step.
 const STEP_SECONDS: u64 = 30;
@@ -215,7 +215,7 @@ impl People {
             passkeys::assertion(answer).map_err(|error| rejected(&error))?;
         // A challenge can be used once, even if the response is wrong.
         let mut connection = self.store.pool().acquire().await.map_err(failed)?;
-        let state = store::people::passkeys::take_ceremony(&mut connection, session.id)
+        let state = store::people::passkeys::consume_ceremony(&mut connection, session.id)
             .await
             .map_err(failed)?;
         drop(connection);
@@ -388,7 +388,7 @@ impl People {
                 let row = store::people::person(self.store.pool(), id)
                     .await
                     .map_err(failed)?
-                    .ok_or_else(|| nobody(id))?;
+                    .ok_or_else(|| unknown_person(id))?;
                 let mut transaction = self.begin_as(None).await?;
                 lock_people(&mut transaction, &[id]).await.map_err(failed)?;
                 (transaction, row.name)

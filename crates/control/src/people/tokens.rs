@@ -110,7 +110,8 @@ impl People {
                  service account.",
             ));
         }
-        let deployment = self.place(&mut transaction, input.deployment.as_deref()).await?;
+        let deployment =
+            self.find_deployment(&mut transaction, input.deployment.as_deref()).await?;
         for scope in &scopes {
             let may = deployment.map_or_else(
                 || whose.has_permission_somewhere(*scope),
@@ -236,7 +237,7 @@ impl People {
 
     /// Finds a deployment by name; `None` means everywhere. An empty name is an error, because it
     /// would give more than intended.
-    pub(super) async fn place(
+    pub(super) async fn find_deployment(
         &self,
         on: &mut sqlx::PgConnection,
         name: Option<&str>,

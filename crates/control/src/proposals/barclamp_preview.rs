@@ -15,7 +15,7 @@ use crate::proposals::summary;
 impl Control {
     /// Previews a proposal with further edits, without making the edits. A preview costs as much as
     /// the edits themselves, so it requires the same permission.
-    pub async fn foresee(
+    pub async fn preview_edits(
         &self,
         actor: &Actor,
         proposal: ProposalId,

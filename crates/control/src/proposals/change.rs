@@ -23,7 +23,7 @@ use engine::plan::{
     Edit, EditError, Effects, NumberedEdit, Scope, SideEffects, edit, order, resolve, resolve_with,
 };
 use serde_json::json;
-use store::proposals::{EditRow, MAX_EDITS, ProposalRow, Stepped};
+use store::proposals::{EditRow, MAX_EDITS, ProposalRow, UndoResult};
 
 use crate::compute::ComputeLimit;
 use crate::current::Present;
@@ -530,9 +530,9 @@ impl Control {
         let nothing =
             if is_undo { "There is no edit to undo." } else { "There is no edit to redo." };
         let (version, edits) = match stepped.map_err(from_store)? {
-            Stepped::To { version, edits } => (version, edits),
-            Stepped::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
-            Stepped::VersionConflict => return Err(proposal_changed()),
+            UndoResult::To { version, edits } => (version, edits),
+            UndoResult::Nothing => return Err(Problem::conflict("nothing_to_do", nothing)),
+            UndoResult::VersionConflict => return Err(proposal_changed()),
         };
         actor
             .still(&mut transaction)
@@ -672,12 +672,12 @@ pub(crate) fn objections(
     let mut all = counting(rows);
     let mut outside = Vec::new();
     let mut within = ScopeChecker::new(&present.skeleton, scope);
-    all.iter().for_each(|known| within.take_in(&known.edit));
+    all.iter().for_each(|known| within.record(&known.edit));
     for (seq, edit) in (first..).zip(edits) {
         if !within.covers(edit) {
             outside.push(seq);
         }
-        within.take_in(edit);
+        within.record(edit);
         all.push(NumberedEdit { seq, edit: edit.clone() });
     }
     let effects = resolve(&present.skeleton, &present.catalog, &all);
@@ -767,7 +767,7 @@ pub(crate) fn check_scope(
         if !within.covers(&edit.edit) {
             strays.push(edit);
         }
-        within.take_in(&edit.edit);
+        within.record(&edit.edit);
     }
     let Some(first) = strays.first() else { return Ok(()) };
     let names = Names::of(present, counting.iter().map(|e| &e.edit));

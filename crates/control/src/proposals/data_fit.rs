@@ -47,7 +47,7 @@ impl Control {
             (first..).zip(edits.iter().cloned()).map(|(seq, edit)| NumberedEdit { seq, edit }),
         );
         let planned = plan_on_pool(compute, present, all).await?;
-        let meant = Meant { present, effects: &planned.effects };
+        let meant = PlannedState { present, effects: &planned.effects };
         let found: Vec<Finding> = edits
             .iter()
             .enumerate()
@@ -67,12 +67,12 @@ impl Control {
 }
 
 /// The desired state with the edits applied.
-struct Meant<'a> {
+struct PlannedState<'a> {
     present: &'a Present,
     effects: &'a Effects,
 }
 
-impl Meant<'_> {
+impl PlannedState<'_> {
     /// Findings with JSON pointers into the request body.
     fn misfits(&self, n: usize, edit: &Edit) -> Vec<Finding> {
         let found = match edit {

@@ -49,7 +49,7 @@ impl<'a> Names<'a> {
     }
 
     /// ` in web`; empty in the reader's deployment.
-    fn place(&self, deployment: DeploymentId) -> String {
+    fn in_deployment(&self, deployment: DeploymentId) -> String {
         if self.home == Some(deployment) {
             String::new()
         } else {
@@ -159,8 +159,8 @@ impl EditNames for Names<'_> {
         Names::deployment(self, id)
     }
 
-    fn place(&self, deployment: DeploymentId) -> String {
-        Names::place(self, deployment)
+    fn in_deployment(&self, deployment: DeploymentId) -> String {
+        Names::in_deployment(self, deployment)
     }
 
     fn version(&self, hash: Hash) -> String {

@@ -17,13 +17,13 @@ use crate::text::sentence;
 pub(crate) type Jigs = BTreeMap<JigName, bool>;
 
 fn rank(present: &Present, id: NoderoleId) -> Option<u32> {
-    let (node, key) = present.skeleton.place(id)?;
+    let (node, key) = present.skeleton.location(id)?;
     present.skeleton.nodes.get(node)?.noderoles.get(key).map(|noderole| noderole.rank)
 }
 
 /// The facts that lint needs in addition to the plan.
 #[derive(Clone, Copy)]
-pub(crate) struct On<'a> {
+pub(crate) struct LintFacts<'a> {
     pub jigs: &'a Jigs,
     pub secrets: Option<&'a BTreeMap<String, KnownSecret>>,
     /// The policy in force.
@@ -35,10 +35,10 @@ pub(crate) struct On<'a> {
 fn looking<T>(
     present: &Present,
     planned: &Planned,
-    context: On<'_>,
+    context: LintFacts<'_>,
     look: impl FnOnce(&Subject<'_>) -> T,
 ) -> T {
-    let On { jigs, secrets, policy, reviewers } = context;
+    let LintFacts { jigs, secrets, policy, reviewers } = context;
     let rank = |id| rank(present, id);
     let policy = planned.effects.policy.as_ref().map(|set| (policy, &set.policy));
     let planned = planned.from(present);
@@ -54,14 +54,14 @@ fn looking<T>(
 }
 
 /// The lint errors of a plan, as text. The gate checks these at commit.
-pub(crate) fn errors(present: &Present, planned: &Planned, context: On<'_>) -> Vec<String> {
+pub(crate) fn errors(present: &Present, planned: &Planned, context: LintFacts<'_>) -> Vec<String> {
     looking(present, planned, context, |subject| {
         lint::errors(subject).iter().map(ToString::to_string).collect()
     })
 }
 
 /// All lint findings of a plan.
-pub(crate) fn all(present: &Present, planned: &Planned, context: On<'_>) -> Vec<Finding> {
+pub(crate) fn all(present: &Present, planned: &Planned, context: LintFacts<'_>) -> Vec<Finding> {
     looking(present, planned, context, |subject| {
         lint::lint(subject, &impact(&subject.planned, None))
     })
@@ -72,7 +72,7 @@ pub(crate) fn findings(
     present: &Present,
     planned: &Planned,
     impact: &Impact,
-    context: On<'_>,
+    context: LintFacts<'_>,
 ) -> Result<Vec<Finding>, Problem> {
     let findings = looking(present, planned, context, |subject| lint::lint(subject, impact));
     let errors: Vec<&Finding> =

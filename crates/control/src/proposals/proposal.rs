@@ -83,7 +83,7 @@ impl Control {
             proposal: self
                 .load_proposal_view(actor, &mut connection, &present, &row, &edits, &planned)
                 .await?,
-            carries: carries(&present, node, &planned)?,
+            carries: node_roles(&present, node, &planned)?,
             choices: choices(&present, node, &planned)?,
             may_edit: actor
                 .require_in(Permission::Operator, place_of(&present, &row))
@@ -214,7 +214,11 @@ pub(crate) fn scope_view(present: &Present, row: &ProposalRow) -> Result<ScopeVi
     Ok(ScopeView { deployment, node: row.node.map(|id| ScopeNode { id, fqdn: fqdn(id) }) })
 }
 
-fn carries(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeRole>, Problem> {
+fn node_roles(
+    present: &Present,
+    node: NodeId,
+    planned: &Planned,
+) -> Result<Vec<NodeRole>, Problem> {
     let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
     let goes: BTreeSet<NoderoleId> = planned.projection.removed.iter().copied().collect();
     let mut all = Vec::new();
@@ -234,7 +238,7 @@ fn carries(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<Nod
 fn choices(present: &Present, node: NodeId, planned: &Planned) -> Result<Vec<NodeChoice>, Problem> {
     let Some(found) = present.skeleton.nodes.get(&node) else { return Ok(Vec::new()) };
     let carried: BTreeSet<NoderoleKey> =
-        carries(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
+        node_roles(present, node, planned)?.into_iter().map(|r| r.noderole).collect();
     let chain = present.skeleton.chain(found.deployment);
     let mut choices = Vec::new();
     for (depth, id) in chain.iter().enumerate() {
@@ -327,9 +331,9 @@ pub(crate) fn proposal_view(
 
 /// The current desired state and the side effects of edits, for the description of conflicting
 /// edits.
-struct Meant<'a>(&'a Present, &'a Planned);
+struct ProposalContext<'a>(&'a Present, &'a Planned);
 
-impl Before for Meant<'_> {
+impl Before for ProposalContext<'_> {
     fn side_effects(&self, edit: u32) -> Option<&SideEffects> {
         self.1.side_effects.get(&edit)
     }
@@ -363,7 +367,7 @@ pub(crate) fn clash_views(
         about: clash.over.text(names),
         over: json!(clash.over),
     };
-    clashes(&authored, &Meant(present, planned)).into_iter().map(view).collect()
+    clashes(&authored, &ProposalContext(present, planned)).into_iter().map(view).collect()
 }
 
 /// The parts of the restored state that a proposal leaves out, if any.

@@ -89,7 +89,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Summ
     }
     severe.extend(grave(names, effects));
     severe.extend(secrets(impact));
-    let mut rest = comes(names, effects);
+    let mut rest = additions(names, effects);
     let reruns: Vec<String> =
         impact.restarts.first.iter().map(|restart| named(&restart.touched)).collect();
     if !reruns.is_empty() {
@@ -127,7 +127,7 @@ pub(crate) fn all(names: &Names<'_>, effects: &Effects, impact: &Impact) -> Summ
 pub(crate) fn requested_changes(names: &Names<'_>, effects: &Effects) -> SummaryLines {
     let reasons: BTreeSet<&String> = effects.reruns.iter().map(|rerun| &rerun.reason).collect();
     let reasons = reasons.into_iter().filter(|reason| !reason.is_empty());
-    let mut rest = comes(names, effects);
+    let mut rest = additions(names, effects);
     rest.extend(
         reasons
             .take(MAX_REASONS)
@@ -169,7 +169,7 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines.extend(effects.policy.as_ref().map(|set| names.policy(&set.policy)));
     lines.extend(moves(
         names,
-        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Asked { .. })),
+        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Requested { .. })),
     ));
     lines
 }
@@ -311,7 +311,7 @@ fn has_removals(effects: &Effects) -> bool {
 }
 
 /// Additions and changes.
-fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
+fn additions(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut lines = Vec::new();
     for deployment in &effects.deployments {
         lines.push(format!(
@@ -333,7 +333,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         ));
     }
     let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
-    for new in effects.roles.iter().filter(|new| matches!(new.why, Why::Asked { .. })) {
+    for new in effects.roles.iter().filter(|new| matches!(new.why, Why::Requested { .. })) {
         bindable.entry(new.deployment).or_default().push(new.role.to_string());
     }
     for (deployment, roles) in &bindable {
@@ -347,10 +347,10 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut implicit: BTreeSet<&RoleName> = BTreeSet::new();
     for bound in &effects.bound {
         match &bound.why {
-            Why::Asked { .. } => {
+            Why::Requested { .. } => {
                 asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node))
             }
-            Why::Brought { .. } => drop(implicit.insert(&bound.noderole.role)),
+            Why::Required { .. } => drop(implicit.insert(&bound.noderole.role)),
         }
     }
     for (role, nodes) in &asked {
@@ -367,7 +367,7 @@ fn comes(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     }
     lines.extend(moves(
         names,
-        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Brought { .. })),
+        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Required { .. })),
     ));
     for set in effects.role_data.iter().filter(|set| names.changes_role_data(set)) {
         lines.push(format!(

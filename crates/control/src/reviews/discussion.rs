@@ -15,7 +15,7 @@ use engine::blueprint::difference::Sides;
 use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
 use engine::cluster::RootDoc;
 use engine::cluster::document::parse;
-use engine::gate::discussion::{DiscussionAccess, NoVoice, may_resolve, may_write};
+use engine::gate::discussion::{DiscussionAccess, DiscussionDenied, may_resolve, may_write};
 use engine::gate::{Policy, may_judge};
 use engine::ids::{CommentId, NodeId, ReviewId};
 use serde_json::json;
@@ -85,7 +85,7 @@ impl Control {
     ) -> Result<CommentId, Problem> {
         let body = text(&body)?;
         // The changes of a review are immutable, so this check does not need the lock.
-        let stands = self.stands(actor, id, &anchor).await?;
+        let stands = self.contains_change(actor, id, &anchor).await?;
         let present = self.present().await?;
         let mut transaction = self.begin().await?;
         let (actor, case) =
@@ -104,7 +104,7 @@ impl Control {
             person: actor.person,
             body,
         };
-        let thread = self.say(&mut transaction, &case, &new, "thread.open").await?;
+        let thread = self.insert_comment(&mut transaction, &case, &new, "thread.open").await?;
         done(transaction).await?;
         Ok(thread)
     }
@@ -129,7 +129,7 @@ impl Control {
             person: actor.person,
             body,
         };
-        let id = self.say(&mut transaction, &case, &new, "thread.reply").await?;
+        let id = self.insert_comment(&mut transaction, &case, &new, "thread.reply").await?;
         done(transaction).await?;
         Ok(id)
     }
@@ -169,11 +169,11 @@ impl Control {
         )
         .await
         .map_err(from_store)?;
-        tell(&mut transaction, &case).await?;
+        notify(&mut transaction, &case).await?;
         done(transaction).await
     }
 
-    async fn say(
+    async fn insert_comment(
         &self,
         on: &mut PgConnection,
         case: &Case,
@@ -195,12 +195,17 @@ impl Control {
         store::audit::append_audit(on, Some(new.person), action, &id.to_string(), &detail)
             .await
             .map_err(from_store)?;
-        tell(on, case).await?;
+        notify(on, case).await?;
         Ok(id)
     }
 
     /// Whether the review contains the change that `anchor` names.
-    async fn stands(&self, actor: &Actor, id: ReviewId, anchor: &Anchor) -> Result<bool, Problem> {
+    async fn contains_change(
+        &self,
+        actor: &Actor,
+        id: ReviewId,
+        anchor: &Anchor,
+    ) -> Result<bool, Problem> {
         if *anchor == Anchor::Whole {
             return Ok(true);
         }
@@ -255,7 +260,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;
         let row = found(&mut connection, id).await?;
-        let look = store::reviews::look(&mut connection, actor.person, row.proposal)
+        let look = store::reviews::viewed_reviews(&mut connection, actor.person, row.proposal)
             .await
             .map_err(from_store)?;
         let before =
@@ -391,13 +396,13 @@ fn voice(actor: &Actor, case: &Case) -> DiscussionAccess {
     }
 }
 
-fn refused(no: NoVoice) -> Problem {
+fn refused(no: DiscussionDenied) -> Problem {
     match no {
-        NoVoice::Viewer => Problem::permission_missing(no.to_string()),
-        NoVoice::NotYours => {
+        DiscussionDenied::Viewer => Problem::permission_missing(no.to_string()),
+        DiscussionDenied::NotYours => {
             Problem { code: "not_yours".into(), ..Problem::forbidden(no.to_string()) }
         }
-        NoVoice::Closed => Problem::conflict("closed", text::sentence(&no.to_string())),
+        DiscussionDenied::Closed => Problem::conflict("closed", text::sentence(&no.to_string())),
     }
 }
 
@@ -434,7 +439,7 @@ fn about(present: &Present, anchor: &Anchor) -> String {
     }
 }
 
-async fn tell(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
+async fn notify(on: &mut PgConnection, case: &Case) -> Result<(), Problem> {
     let newest = store::reviews::review_of_version(on, case.row.proposal, case.proposal.version)
         .await
         .map_err(from_store)?;

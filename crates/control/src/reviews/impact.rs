@@ -44,14 +44,14 @@ use crate::current::Present;
 use crate::people::Actor;
 use crate::problems::from_store;
 use crate::proposals::change::{self, Planned, counting, plan};
-use crate::proposals::lint::{self, Jigs, On};
+use crate::proposals::lint::{self, Jigs, LintFacts};
 use crate::reviews::review::{Case, moved_documents, review_risks};
 
 /// Maximum number of noderoles whose states are loaded. Larger changes show no information about
 /// interruptions.
 const MAX_AFFECTED: usize = 50_000;
 /// Cached plans.
-const KEPT: usize = 64;
+const MAX_CACHED_PLANS: usize = 64;
 /// Maximum total number of steps in the cached plans.
 const MAX_PLAN_STEPS: usize = 100_000;
 
@@ -86,9 +86,14 @@ impl PlanContext {
     }
 
     /// The input for lint of a change with these authors.
-    pub fn lint(&self, authors: &BTreeSet<PersonId>) -> On<'_> {
+    pub fn lint(&self, authors: &BTreeSet<PersonId>) -> LintFacts<'_> {
         let reviewers = Reviewers::of(&self.reviewers, authors);
-        On { jigs: &self.jigs, secrets: self.secrets.as_ref(), policy: &self.policy, reviewers }
+        LintFacts {
+            jigs: &self.jigs,
+            secrets: self.secrets.as_ref(),
+            policy: &self.policy,
+            reviewers,
+        }
     }
 }
 
@@ -247,7 +252,7 @@ impl Control {
         let (row, documents) = (case.row.clone(), case.documents.clone());
         let (plans, context) = (Arc::clone(&self.plans), Arc::clone(context));
         turn.work(move || {
-            plans.worked_out.fetch_add(1, Ordering::Relaxed);
+            plans.computed.fetch_add(1, Ordering::Relaxed);
             let weighed = Arc::new(PlannedReview::of(&context, &row, &documents, &edits));
             plans.insert_plan(&context, id, &weighed);
             plans.insert_facts(&context, id, weighed.said.clone());
@@ -283,7 +288,7 @@ impl Control {
         let (plans, context) = (Arc::clone(&self.plans), Arc::clone(context));
         turn.work(move || {
             let moved_documents = moved_documents(&context.present, &documents);
-            plans.worked_out.fetch_add(1, Ordering::Relaxed);
+            plans.computed.fetch_add(1, Ordering::Relaxed);
             let said = match moved_documents.is_empty() {
                 true => {
                     let planned = plan(&context.present, &counting(&edits)).ok();
@@ -304,7 +309,7 @@ impl Control {
 
     /// The number of submissions planned for pages since the start of the process. Used for
     /// metrics.
-    pub fn worked_out(&self) -> u64 {
+    pub fn computed(&self) -> u64 {
         self.plans.count()
     }
 
@@ -435,7 +440,7 @@ fn concerned(present: &Present, planned: &Planned) -> Vec<NoderoleId> {
 /// The cached results for one context.
 pub(crate) struct PlanCache {
     under: RwLock<Option<CachedPlans>>,
-    worked_out: AtomicU64,
+    computed: AtomicU64,
     /// One permit for planning a submission.
     turns: Permits,
     /// Locked by the task that weighs many submissions in sequence.
@@ -446,7 +451,7 @@ impl Default for PlanCache {
     fn default() -> Self {
         Self {
             under: RwLock::default(),
-            worked_out: AtomicU64::default(),
+            computed: AtomicU64::default(),
             turns: Permits::new(1, WAITING, MAX_WAIT),
             walk: Arc::default(),
         }
@@ -469,7 +474,7 @@ impl std::fmt::Debug for PlanCache {
 impl PlanCache {
     /// The number of submissions planned.
     fn count(&self) -> u64 {
-        self.worked_out.load(Ordering::Relaxed)
+        self.computed.load(Ordering::Relaxed)
     }
 
     /// The permit to plan a submission. It is separate from the permits of [`Control`], so other
@@ -550,7 +555,7 @@ impl PlanCache {
             };
             let mut steps: usize = plans.values().map(|weighed| size(weighed)).sum();
             // Evict the oldest submissions first, but keep the requested one.
-            while (plans.len() > KEPT || steps > MAX_PLAN_STEPS) && plans.len() > 1 {
+            while (plans.len() > MAX_CACHED_PLANS || steps > MAX_PLAN_STEPS) && plans.len() > 1 {
                 let Some(oldest) = plans.keys().copied().find(|other| *other != id) else { return };
                 steps -= plans.remove(&oldest).map_or(0, |weighed| size(&weighed));
             }

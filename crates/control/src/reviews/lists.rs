@@ -20,13 +20,13 @@ use api::reviews::{
 };
 use api::reviews::{ReviewSort, ReviewState, ReviewSummary};
 use engine::gate::access::Access;
+use engine::gate::contacts::ActionContacts;
 use engine::gate::review_status::{ReviewAction, turn};
-use engine::gate::who::Helpers;
 use engine::gate::{Facts, Reviewer, Signing, evaluate};
 use engine::ids::{DeploymentId, DeploymentName, PersonId, ReviewId};
 use sqlx::PgConnection;
 use store::proposals::{FindProposals, ProposalLine};
-use store::reviews::{Became, FactsRow, Find, Found, Hit, JudgeRow, LineRow};
+use store::reviews::{FactsRow, Find, Hit, LineRow, ReviewHits, ReviewOutcome, ReviewerRow};
 use tokio::time::Instant;
 
 use crate::current::Present;
@@ -49,7 +49,7 @@ const MOMENT: Duration = Duration::from_secs(1);
 struct Reader<'a> {
     actor: &'a Actor,
     /// All people who gave a verdict, and the reader, with their current permissions.
-    people: Vec<JudgeRow>,
+    people: Vec<ReviewerRow>,
     /// The access of these people and of the authors.
     access: Access,
     /// Those of these people who have a confirmed passkey.
@@ -66,12 +66,12 @@ impl Reader<'_> {
         let judges: BTreeSet<PersonId> =
             row.verdicts.iter().map(|verdict| verdict.person).collect();
         let is_relevant =
-            |person: &&JudgeRow| person.id == self.actor.person || judges.contains(&person.id);
+            |person: &&ReviewerRow| person.id == self.actor.person || judges.contains(&person.id);
         let places = self.places(row.id);
-        let covers = |p: &JudgeRow| {
+        let covers = |p: &ReviewerRow| {
             !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside)
         };
-        let reviewer = |p: &JudgeRow| Reviewer {
+        let reviewer = |p: &ReviewerRow| Reviewer {
             id: p.id,
             name: p.name.clone(),
             eligible: p.everywhere || covers(p),
@@ -98,7 +98,7 @@ impl Reader<'_> {
             },
             signing: row.signed.clone().map(|signed| Signing { signed, able: self.able.clone() }),
             open_threads: row.threads.clone(),
-            helpers: Helpers::default(),
+            helpers: ActionContacts::default(),
         }
     }
 
@@ -216,18 +216,18 @@ impl Control {
         let present = self.present().await?;
         let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
         let find = Find {
-            became: match (query.whose, query.state) {
-                (ReviewFilter::ForMe, _) | (_, ReviewStateFilter::Open) => Became::Open,
-                (_, ReviewStateFilter::Committed) => Became::Target,
-                (_, ReviewStateFilter::Discarded) => Became::Discarded,
-                (_, ReviewStateFilter::Any) => Became::Anything,
+            outcome: match (query.whose, query.state) {
+                (ReviewFilter::ForMe, _) | (_, ReviewStateFilter::Open) => ReviewOutcome::Open,
+                (_, ReviewStateFilter::Committed) => ReviewOutcome::Target,
+                (_, ReviewStateFilter::Discarded) => ReviewOutcome::Discarded,
+                (_, ReviewStateFilter::Any) => ReviewOutcome::Anything,
             },
             author: (query.whose == ReviewFilter::Mine).then_some(actor.person),
             deployment: deployment.map(|name| present.named(name)).transpose()?,
             text: Some(text).filter(|text| !text.is_empty()),
         };
         let mut connection = self.connection().await?;
-        let Found { hits, next } = store::reviews::find_reviews(&mut connection, &find, &page)
+        let ReviewHits { hits, next } = store::reviews::find_reviews(&mut connection, &find, &page)
             .await
             .map_err(from_store)?;
         let ids: Vec<ReviewId> = hits.iter().map(|hit| ReviewId(hit.id)).collect();

@@ -36,7 +36,7 @@ use crate::current::Present;
 use crate::problems::from_store;
 use crate::proposals::change::{Planned, counting, plan_on_pool, tell};
 use crate::reviews::review::{changed, moved_base, moved_documents, named, review_risks};
-use crate::reviews::submit::Asked;
+use crate::reviews::submit::SubmitInput;
 use crate::{Control, done, text};
 
 /// How long after a commit further submissions are replanned. The caller waits for the last one
@@ -99,7 +99,7 @@ impl Control {
         let planned = plan_on_pool(&self.compute_for_system(), &present, counting(&rows)).await;
         let mut transaction = self.begin().await?;
         let moved = moved(&mut transaction, &present, id).await?;
-        let input = Asked { title: before.title.clone(), by: before.by };
+        let input = SubmitInput { title: before.title.clone(), by: before.by };
         let new = match &planned {
             Ok(planned) => {
                 match self.to_submit(&mut transaction, &present, &row, &rows, planned, input).await
@@ -185,7 +185,7 @@ impl Control {
             None => (false, EffectDifference::default()),
         };
         let mut connection = self.connection().await?;
-        in_words(&mut connection, row, same_effect, shift).await.map(Some)
+        replanned_view(&mut connection, row, same_effect, shift).await.map(Some)
     }
 
     /// The reason why a proposal returned to its authors at this version, if it did.
@@ -198,7 +198,9 @@ impl Control {
         let row =
             store::reviews::replan_for_version(on, proposal, version).await.map_err(from_store)?;
         match row.filter(|row| row.after.is_none()) {
-            Some(row) => in_words(on, row, false, EffectDifference::default()).await.map(Some),
+            Some(row) => {
+                replanned_view(on, row, false, EffectDifference::default()).await.map(Some)
+            }
             None => Ok(None),
         }
     }
@@ -314,7 +316,7 @@ async fn note(on: &mut PgConnection, replan: &ReplanRow) -> Result<(), Problem> 
 }
 
 /// A replanning for display, with the verdicts that it discarded.
-async fn in_words(
+async fn replanned_view(
     on: &mut PgConnection,
     row: ReplanRow,
     same_effect: bool,

@@ -16,8 +16,8 @@ use engine::blueprint::difference::Sides;
 use engine::blueprint::{Difference, DocumentChange};
 use engine::cluster::Blueprint;
 use engine::gate::access::Access;
+use engine::gate::contacts::{ActionContacts, check_can_review_or_explain};
 use engine::gate::review_status::ReviewStatus;
-use engine::gate::who::{Helpers, check_can_review_or_explain};
 use engine::gate::{
     Facts, GateResult, Policy, Reviewer, Risk, Verdict, VerdictError, VerdictKind, evaluate,
     may_judge, requires_name,
@@ -38,7 +38,7 @@ use crate::{Control, done};
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_review};
 use crate::reviews::role_values;
-use crate::reviews::signatures::{Given, Signed, sign};
+use crate::reviews::signatures::{ReviewSignatures, Signed, sign};
 use crate::reviews::submit::Summary;
 use crate::text::{self, at};
 
@@ -88,7 +88,7 @@ impl Control {
         let access =
             store::people::access::load_access(on, &with_authors).await.map_err(from_store)?;
         let risks = review_risks(&row);
-        let Given { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
+        let ReviewSignatures { signed, signing } = self.signatures(on, id, &verdicts, &ids).await?;
         let facts = Facts {
             review: id,
             newest: proposal.state == "open" && proposal.version == row.version,
@@ -270,12 +270,12 @@ impl Control {
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem> {
-        self.give_signed_verdict(actor, id, kind, reason, None).await
+        self.add_signed_verdict(actor, id, kind, reason, None).await
     }
 
     /// Gives a verdict, signed with a passkey if there is a signature (see
     /// [`Control::verdict_options`]).
-    pub async fn give_signed_verdict(
+    pub async fn add_signed_verdict(
         &self,
         actor: &Actor,
         id: ReviewId,
@@ -470,8 +470,8 @@ async fn helpers(
     on: &mut PgConnection,
     id: ReviewId,
     authors: &[PersonRow],
-) -> Result<Helpers, Problem> {
-    let mut helpers = Helpers::default();
+) -> Result<ActionContacts, Problem> {
+    let mut helpers = ActionContacts::default();
     for (name, permissions) in store::reviews::able(on, id).await.map_err(from_store)? {
         let has =
             |permission: Permission| permissions.iter().any(|word| word == permission.as_str());

@@ -24,7 +24,7 @@ use crate::reviews::review::require_no_token;
 pub(crate) type Signed = BTreeMap<i64, String>;
 
 /// The signatures of a submission.
-pub(crate) struct Given {
+pub(crate) struct ReviewSignatures {
     pub signed: Signed,
     /// `None` if the approvals need no signature.
     pub signing: Option<Signing>,
@@ -39,11 +39,11 @@ impl Control {
         id: ReviewId,
         verdicts: &[VerdictRow],
         people: &[PersonId],
-    ) -> Result<Given, Problem> {
+    ) -> Result<ReviewSignatures, Problem> {
         let demanded = !store::reviews::demanded(on, &[id]).await.map_err(from_store)?.is_empty();
         let signed = signed(on, id).await?;
         if !demanded {
-            return Ok(Given { signed, signing: None });
+            return Ok(ReviewSignatures { signed, signing: None });
         }
         let last: BTreeMap<PersonId, i64> =
             verdicts.iter().filter(|v| !v.void).map(|v| (v.person, v.id)).collect();
@@ -55,7 +55,7 @@ impl Control {
             signed: signers.collect(),
             able: store::people::passkeys::able(on, people).await.map_err(from_store)?,
         };
-        Ok(Given { signed, signing: Some(signing) })
+        Ok(ReviewSignatures { signed, signing: Some(signing) })
     }
 
     /// The message that the actor's browser signs for a verdict.

@@ -14,7 +14,7 @@ use engine::ids::{
     BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId,
 };
 use engine::plan::base::{base, beyond};
-use engine::plan::lift::brought;
+use engine::plan::lift::required_reasons_of;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::proposals::{EditRow, ProposalRow};
@@ -54,7 +54,7 @@ impl Control {
         actor.require_in(Permission::Operator, place_of(&present, &row))?;
         let planned = plan_on_pool(&self.compute_for(actor), &present, counting(&rows)).await?;
         let mut transaction = self.begin().await?;
-        let asked = Asked { title: title.to_owned(), by: actor.person };
+        let asked = SubmitInput { title: title.to_owned(), by: actor.person };
         let mut new =
             self.to_submit(&mut transaction, &present, &row, &rows, &planned, asked).await?;
         let locked = store::proposals::lock_proposal(&mut transaction, proposal)
@@ -88,7 +88,7 @@ impl Control {
         row: &ProposalRow,
         rows: &[EditRow],
         planned: &Planned,
-        asked: Asked,
+        asked: SubmitInput,
     ) -> Result<NewReview, Problem> {
         check_submittable(planned)?;
         // The node may have moved since the edit.
@@ -193,7 +193,7 @@ impl Control {
 }
 
 /// The person's input for a submission.
-pub(crate) struct Asked {
+pub(crate) struct SubmitInput {
     pub title: String,
     pub by: PersonId,
 }
@@ -275,7 +275,7 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
         findings: Vec::new(),
         left_out: None,
         clashes: clash_views(present, &names, rows, planned),
-        brought: brought(&planned.effects),
+        brought: required_reasons_of(&planned.effects),
         deployments: known.chain(new).collect(),
         noderoles: awaited(present, &planned.difference),
     }

@@ -10,7 +10,7 @@ use engine::blueprint::Anchor;
 use engine::blueprint::viewed::contents;
 use engine::ids::{ProposalId, ReviewId};
 use sqlx::PgConnection;
-use store::reviews::MAX_OPENED;
+use store::reviews::MAX_VIEWED;
 
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_review};
@@ -41,9 +41,9 @@ impl Control {
         // Only a person can view a change, so tokens are refused.
         actor.require_in_person()?;
         let anchors: BTreeSet<Anchor> = anchors.into_iter().collect();
-        if anchors.len() > MAX_OPENED {
+        if anchors.len() > MAX_VIEWED {
             return Err(Problem::invalid(format!(
-                "Mark at most {MAX_OPENED} changes as viewed per request."
+                "Mark at most {MAX_VIEWED} changes as viewed per request."
             )));
         }
         // The changes of a review are immutable, so the transaction need not read them again.

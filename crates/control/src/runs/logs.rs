@@ -8,7 +8,7 @@
 
 use api::Problem;
 use api::limits::LOG_SEARCH;
-use api::runs::{LogFound, LogHit, LogPart, LogPiece};
+use api::runs::{LogHit, LogPart, LogPiece, LogSearchResult};
 use engine::ids::RunId;
 use regex::bytes::{Regex, RegexBuilder};
 use store::runs::LogPiece as Stored;
@@ -35,7 +35,7 @@ const PIECES_PER_QUERY: u32 = 4_096;
 /// A longer line is searched in parts.
 const MAX_LINE: usize = 64 * 1024;
 /// Displayed characters of a hit's line, and how many of them precede the hit.
-const SHOWN: (usize, usize) = (200, 60);
+const HIT_CONTEXT: (usize, usize) = (200, 60);
 
 impl Control {
     /// A part of a run's log from an offset, at most [`MAX_LOG_PART`] bytes. A negative offset
@@ -85,10 +85,10 @@ impl Control {
         text: &str,
         any_case: bool,
         after: &str,
-    ) -> Result<LogFound, Problem> {
+    ) -> Result<LogSearchResult, Problem> {
         actor.require(Permission::Viewer)?;
         let wanted = search_pattern(text, any_case)?;
-        let begin = Place::parse(after)?;
+        let begin = SearchCursor::parse(after)?;
         let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let length = row.ok_or_else(|| no_run(id))?.run.log_bytes;
         let end = length.unsigned_abs();
@@ -117,7 +117,13 @@ impl Control {
         let more = !done || search.is_full();
         let searched =
             if more { i64::try_from(search.place.offset).unwrap_or(i64::MAX) } else { length };
-        Ok(LogFound { next: search.place.to_string(), hits: search.hits, searched, length, more })
+        Ok(LogSearchResult {
+            next: search.place.to_string(),
+            hits: search.hits,
+            searched,
+            length,
+            more,
+        })
     }
 }
 
@@ -251,12 +257,12 @@ fn search_pattern(text: &str, any_case: bool) -> Result<Regex, Problem> {
 /// The cursor of a search: a log offset, and the number of lines that end before it. Its text form
 /// is `offset.lines`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Place {
+struct SearchCursor {
     offset: u64,
     lines: u64,
 }
 
-impl Place {
+impl SearchCursor {
     fn parse(text: &str) -> Result<Self, Problem> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -271,7 +277,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for SearchCursor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}", self.offset, self.lines)
     }
@@ -281,13 +287,13 @@ impl std::fmt::Display for Place {
 struct Search {
     wanted: Regex,
     /// The position of the first byte of `rest`.
-    place: Place,
+    place: SearchCursor,
     rest: Vec<u8>,
     hits: Vec<LogHit>,
 }
 
 impl Search {
-    fn new(wanted: Regex, place: Place) -> Self {
+    fn new(wanted: Regex, place: SearchCursor) -> Self {
         Self { wanted, place, rest: Vec::new(), hits: Vec::new() }
     }
 
@@ -357,13 +363,13 @@ fn newlines(bytes: &[u8]) -> u64 {
 
 /// An excerpt of a line around a hit, for display.
 fn around(line: &[u8], hit: usize) -> String {
-    let near = line.get(hit.saturating_sub(SHOWN.1 * 4)..).unwrap_or_default();
-    let near = &near[..near.len().min(SHOWN.0 * 8)];
+    let near = line.get(hit.saturating_sub(HIT_CONTEXT.1 * 4)..).unwrap_or_default();
+    let near = &near[..near.len().min(HIT_CONTEXT.0 * 8)];
     let before =
-        String::from_utf8_lossy(&near[..hit.min(SHOWN.1 * 4).min(near.len())]).into_owned();
-    let skip = before.chars().count().saturating_sub(SHOWN.1);
+        String::from_utf8_lossy(&near[..hit.min(HIT_CONTEXT.1 * 4).min(near.len())]).into_owned();
+    let skip = before.chars().count().saturating_sub(HIT_CONTEXT.1);
     let text = String::from_utf8_lossy(near);
-    text.chars().skip(skip).filter(|c| !c.is_control() || *c == '\t').take(SHOWN.0).collect()
+    text.chars().skip(skip).filter(|c| !c.is_control() || *c == '\t').take(HIT_CONTEXT.0).collect()
 }
 
 #[cfg(test)]
@@ -433,7 +439,7 @@ mod tests {
 
     fn find(log: &[u8], text: &str, any_case: bool, piece: usize) -> Vec<(i64, i64, String)> {
         let mut search =
-            Search::new(search_pattern(text, any_case).expect("a text"), Place::default());
+            Search::new(search_pattern(text, any_case).expect("a text"), SearchCursor::default());
         log.chunks(piece).for_each(|bytes| search.push(bytes));
         search.finish();
         search.hits.into_iter().map(|hit| (hit.offset, hit.line, hit.text)).collect()
@@ -456,13 +462,14 @@ mod tests {
     #[test]
     fn full_search_continues_after_its_last_hit() {
         let log = "x\n-\n".repeat(HITS + 3).into_bytes();
-        let mut search = Search::new(search_pattern("x", false).expect("a text"), Place::default());
+        let mut search =
+            Search::new(search_pattern("x", false).expect("a text"), SearchCursor::default());
         search.push(&log);
         assert_eq!(
             (search.hits.len(), search.hits.last().map(|hit| hit.line)),
             (HITS, Some(HITS as i64 * 2 - 1))
         );
-        let place = Place::parse(&search.place.to_string()).expect("its own words");
+        let place = SearchCursor::parse(&search.place.to_string()).expect("its own words");
         let mut rest = Search::new(search_pattern("x", false).expect("a text"), place);
         rest.push(&log[place.offset as usize..]);
         let lines: Vec<i64> = rest.hits.iter().map(|hit| hit.line).collect();
@@ -476,13 +483,20 @@ mod tests {
         log[middle..middle + 4].copy_from_slice(b"here");
         let hits = find(&log, "here", false, 1000);
         assert_eq!(hits.len(), 1);
-        assert!(hits[0].2.contains("here") && hits[0].2.chars().count() <= SHOWN.0, "{hits:?}");
+        assert!(
+            hits[0].2.contains("here") && hits[0].2.chars().count() <= HIT_CONTEXT.0,
+            "{hits:?}"
+        );
     }
 
     #[test]
     fn invalid_cursors_and_texts_are_rejected() {
         for wrong in ["x", "1", "1.x", "-1.0", "1.2", "99999999999999999999.0"] {
-            assert_eq!(Place::parse(wrong).map_err(|problem| problem.status), Err(400), "{wrong}");
+            assert_eq!(
+                SearchCursor::parse(wrong).map_err(|problem| problem.status),
+                Err(400),
+                "{wrong}"
+            );
         }
         for wrong in ["", "a\nb", &"x".repeat(LOG_SEARCH + 1)] {
             assert_eq!(

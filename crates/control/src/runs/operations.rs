@@ -33,7 +33,7 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
         ChangeError::Refused(refused) => {
             Problem::conflict("state", text::sentence(&refused.to_string()))
         }
-        ChangeError::Gone(_) | ChangeError::RunNotOpen(_) | ChangeError::NoNode(_) => {
+        ChangeError::NoderoleRemoved(_) | ChangeError::RunNotOpen(_) | ChangeError::NoNode(_) => {
             Problem::conflict("state", text::sentence(&error.to_string()))
         }
     }
@@ -43,7 +43,7 @@ pub(crate) fn from_change(error: ChangeError) -> Problem {
 fn retry_problem(error: ChangeError, called: &str) -> Problem {
     let why = match &error {
         ChangeError::Refused(refused) => refused.message_for(called),
-        ChangeError::Gone(_) => {
+        ChangeError::NoderoleRemoved(_) => {
             format!("Noderole {called} was removed. To use it again, bind it with a proposal")
         }
         ChangeError::RunNotOpen(_) | ChangeError::NoNode(_) | ChangeError::Store(_) => {

@@ -15,7 +15,7 @@ use api::runs::StepState;
 use engine::anneal::{Limits, PendingReason, Reason, StepState as State};
 use engine::ids::{ActionName, DeploymentName, NodeId, NoderoleId, RoleName, RunId, StepId};
 use sqlx::PgConnection;
-use store::runs::{AboveRow, PendingFilter, PendingRow, PlaceRow};
+use store::runs::{AboveRow, NamedStepRow, PendingFilter, PendingRow};
 use time::OffsetDateTime;
 
 use crate::current::Present;
@@ -35,7 +35,7 @@ struct Facts<'p> {
     /// The reasons of TODO steps.
     reasons: BTreeMap<StepId, Vec<Reason>>,
     /// Steps that block other steps.
-    places: BTreeMap<StepId, PlaceRow>,
+    places: BTreeMap<StepId, NamedStepRow>,
     above: BTreeMap<StepId, Vec<AboveRow>>,
 }
 
@@ -186,7 +186,7 @@ impl Facts<'_> {
             node: NodeId(row.node),
             fqdn: self.present.in_full(&row.fqdn),
             deployment: DeploymentName::parse(&row.deployment).map_err(corrupt)?,
-            state: StepState::from_word(&row.state).unwrap_or(StepState::Blocked),
+            state: StepState::from_name(&row.state).unwrap_or(StepState::Blocked),
             since: at(row.since),
             reasons: says,
             resolved_by: freed_by,
@@ -197,8 +197,9 @@ impl Facts<'_> {
         let Some(reasons) = self.reasons.get(&StepId(row.step)) else {
             return Ok((vec!["The step starts when a worker claims it.".to_owned()], Vec::new()));
         };
-        let named =
-            |place: &PlaceRow| format!("{} on {}", place.role, self.present.in_full(&place.fqdn));
+        let named = |place: &NamedStepRow| {
+            format!("{} on {}", place.role, self.present.in_full(&place.fqdn))
+        };
         let names = self.places.iter().map(|(id, place)| (*id, named(place))).collect();
         let says = reasons.iter().map(|reason| reason_text(reason, &names)).collect();
         let mut freed_by = Vec::new();
@@ -241,7 +242,7 @@ impl Facts<'_> {
                 id: NoderoleId(noderole),
                 role: RoleName::parse(role).map_err(corrupt)?,
                 fqdn: self.present.in_full(fqdn),
-                state: StepState::from_word(state).unwrap_or(StepState::Blocked),
+                state: StepState::from_name(state).unwrap_or(StepState::Blocked),
             },
         })
     }
@@ -260,7 +261,7 @@ impl Facts<'_> {
             return Ok((vec![says.to_owned()], Vec::new()));
         }
         let named = |row: &AboveRow| {
-            let word = StepState::from_word(&row.state).unwrap_or(StepState::Blocked).word();
+            let word = StepState::from_name(&row.state).unwrap_or(StepState::Blocked).label();
             format!("{} on {} ({word})", row.role, self.present.in_full(&row.fqdn))
         };
         let names: Vec<String> = above.iter().filter(|row| row.parent).map(named).collect();

@@ -392,9 +392,10 @@ async fn misleading_texts_are_rejected() {
             .unwrap_err();
         assert!(refused.status == 422 && refused.detail.contains("U+"), "{refused:?}");
         assert!(refused.detail.contains(place), "{refused:?}");
-        let foreseen = installation.control.foresee(&installation.ada, proposal, vec![edit]).await;
+        let preview =
+            installation.control.preview_edits(&installation.ada, proposal, vec![edit]).await;
         let told =
-            foreseen.map_or_else(|refused| refused.detail, |foreseen| foreseen.refused.concat());
+            preview.map_or_else(|refused| refused.detail, |preview| preview.refused.concat());
         assert!(told.contains(place), "{told}");
     }
     let titled = installation

@@ -171,7 +171,7 @@ async fn admin_cannot_approve_own_change_with_new_accounts() {
 }
 
 #[tokio::test]
-async fn reviewer_cannot_approve_change_from_account_with_own_link() {
+async fn reviewer_cannot_approve_own_linked_account() {
     let mut installation = Installation::new().await;
     installation.admins().await;
     let link =

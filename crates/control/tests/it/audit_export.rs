@@ -222,7 +222,7 @@ async fn signed_history() -> Installation {
     let signature = Signature { nonce: request.nonce, answer };
     installation
         .control
-        .give_signed_verdict(
+        .add_signed_verdict(
             &installation.bo,
             id,
             VerdictKind::Approve,

@@ -72,7 +72,7 @@ async fn version_with_other_content_is_rejected() {
 }
 
 #[tokio::test]
-async fn version_that_looks_like_another_is_rejected() {
+async fn version_similar_to_another_is_rejected() {
     let installation = Installation::new().await;
     let before = installation.traces().await;
     let stored = "version: '1'";

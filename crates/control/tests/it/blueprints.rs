@@ -6,7 +6,7 @@ use api::blueprints::{BlueprintKind, Point};
 use api::blueprints::{BlueprintSort, BlueprintsQuery};
 use api::listing::{Cursor, Order};
 use api::views::graph::{GraphOptions, GraphView};
-use control::Lost;
+use control::MissingVertex;
 use engine::Hash;
 use engine::blueprint::difference::Mark;
 use engine::gate::Policy;
@@ -316,7 +316,7 @@ async fn removed_deployment_can_be_compared_and_drawn() {
 
     let drawn = async |name: &str, at: Option<i64>| {
         let wish = GraphOptions { blueprint: at.map(BlueprintNumber), ..GraphOptions::default() };
-        control.graph(cy, name, &wish, Lost::Note).await
+        control.graph(cy, name, &wish, MissingVertex::Note).await
     };
     let roles = |view: &GraphView| {
         view.vertices.iter().map(|vertex| vertex.role.to_string()).collect::<Vec<_>>()

@@ -85,8 +85,11 @@ async fn missing_items_are_shown_before_version_is_used() {
     let traces = installation.traces().await;
     // The demo's deployments have every role, so a version without one of them is refused; without
     // the role it fits.
-    let refused =
-        installation.control.foresee(&installation.cy, proposal.id, vec![using(1)]).await.unwrap();
+    let refused = installation
+        .control
+        .preview_edits(&installation.cy, proposal.id, vec![using(1)])
+        .await
+        .unwrap();
     assert!(refused.refused.len() == 1 && refused.refused[0].contains("still"), "{refused:?}");
     let drop = Edit::RemoveRole(edit::RemoveRole {
         deployment,
@@ -94,7 +97,7 @@ async fn missing_items_are_shown_before_version_is_used() {
     });
     let fine = installation
         .control
-        .foresee(&installation.cy, proposal.id, vec![drop.clone(), using(0)])
+        .preview_edits(&installation.cy, proposal.id, vec![drop.clone(), using(0)])
         .await
         .unwrap();
     assert_eq!(fine.refused, Vec::<String>::new());
@@ -136,10 +139,14 @@ async fn preview_requires_edit_permission() {
             reason,
         })]
     };
-    installation.control.foresee(&installation.cy, proposal.id, again(MAX_REASON)).await.unwrap();
+    installation
+        .control
+        .preview_edits(&installation.cy, proposal.id, again(MAX_REASON))
+        .await
+        .unwrap();
     let long = installation
         .control
-        .foresee(&installation.cy, proposal.id, again(MAX_REASON + 1))
+        .preview_edits(&installation.cy, proposal.id, again(MAX_REASON + 1))
         .await
         .unwrap_err();
     assert_eq!((long.status, long.code.as_str()), (422, "edit_refused"));
@@ -163,7 +170,8 @@ async fn preview_requires_edit_permission() {
         .await
         .unwrap();
     let viewer = installation.people.sign_in_as_owner("vi").await.unwrap();
-    let refused = installation.control.foresee(&viewer, proposal.id, again(1)).await.unwrap_err();
+    let refused =
+        installation.control.preview_edits(&viewer, proposal.id, again(1)).await.unwrap_err();
     assert_eq!(refused.status, 403, "{refused:?}");
 }
 
@@ -388,16 +396,16 @@ async fn preview_of_closed_proposal_is_refused() {
     let (proposal, version) =
         installation.propose(&installation.ada, "web", vec![edit.clone()]).await;
     installation.control.discard(&installation.ada, proposal, version).await.unwrap();
-    let foreseen = installation
+    let preview = installation
         .control
-        .foresee(&installation.ada, proposal, vec![edit.clone()])
+        .preview_edits(&installation.ada, proposal, vec![edit.clone()])
         .await
         .unwrap();
     assert_eq!(
-        foreseen.refused,
+        preview.refused,
         ["This proposal was discarded and accepts no more edits. Open a new proposal."]
     );
-    assert!(foreseen.lines.is_empty());
+    assert!(preview.lines.is_empty());
     let refused = installation
         .control
         .edit(&installation.ada, proposal, version, vec![edit.clone()])
@@ -422,7 +430,7 @@ async fn preview_of_closed_proposal_is_refused() {
     assert_eq!(
         installation
             .control
-            .foresee(&installation.ada, unknown, vec![edit])
+            .preview_edits(&installation.ada, unknown, vec![edit])
             .await
             .unwrap_err()
             .status,
@@ -643,7 +651,7 @@ async fn own_pin_is_replaced_by_inherited_version() {
         Edit::InheritBarclamp(edit::InheritBarclamp { deployment: web, barclamp: name.clone() });
     let lines = installation
         .control
-        .foresee(&installation.bo, proposal.id, vec![back.clone()])
+        .preview_edits(&installation.bo, proposal.id, vec![back.clone()])
         .await
         .unwrap();
     let line = |lines: &[String]| {

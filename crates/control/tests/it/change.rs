@@ -406,8 +406,11 @@ async fn list_of_noderoles_includes_the_draft() {
     installation.bound("web", 1, "app").await;
     let edit = installation.bind("web", 2, "app").await;
     installation.propose(&installation.ada, "web", vec![edit]).await;
-    let all =
-        installation.control.carriers(&installation.ada, "web", None, &role("app")).await.unwrap();
+    let all = installation
+        .control
+        .role_noderoles(&installation.ada, "web", None, &role("app"))
+        .await
+        .unwrap();
     let told: Vec<_> = all.noderoles.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
     assert_eq!(told, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
     assert_eq!(all.more, 0);
@@ -444,12 +447,14 @@ async fn list_of_noderoles_includes_the_draft() {
     );
     let none = installation
         .control
-        .carriers(&installation.ada, "web", Some("system"), &role("app"))
+        .role_noderoles(&installation.ada, "web", Some("system"), &role("app"))
         .await
         .unwrap();
     assert!(none.noderoles.is_empty(), "system has none of its own");
-    let beside =
-        installation.control.carriers(&installation.ada, "web", Some("edge"), &role("app")).await;
+    let beside = installation
+        .control
+        .role_noderoles(&installation.ada, "web", Some("edge"), &role("app"))
+        .await;
     assert_eq!(beside.unwrap_err().status, 404, "what stands beside is not on this board");
 
     // The tray is sorted by name, regardless of bindings.
@@ -505,7 +510,7 @@ async fn refused_retry_names_role_and_node() {
 }
 
 #[tokio::test]
-async fn board_counts_steps_without_chips() {
+async fn board_counts_steps_of_hidden_noderoles() {
     let installation = Installation::new().await;
     let nodes = 5..=MAX_NODEROLES_PER_CELL + 6;
     let text: Vec<String> =

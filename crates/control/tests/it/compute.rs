@@ -16,7 +16,7 @@ use api::Problem;
 use api::blueprints::Point;
 use api::nodes::NodesQuery;
 use api::views::graph::GraphOptions;
-use control::{Control, Lost};
+use control::{Control, MissingVertex};
 use engine::blueprint::Anchor;
 use engine::cluster::NoderoleKey;
 use engine::gate::VerdictKind;
@@ -80,12 +80,12 @@ async fn look(installation: &Installation) {
     }
     waits!("planner", control.planner(ada, web, None));
     waits!("board", control.board(ada, "web", BoardQuery::default()));
-    waits!("carriers", control.carriers(ada, "web", None, &role("app")));
+    waits!("role_noderoles", control.role_noderoles(ada, "web", None, &role("app")));
     waits!("proposal", control.proposal(ada, proposal));
     waits!("drafted", control.drafted(ada, proposal, n1, &noderole));
     waits!("noderole", control.noderole(ada, noderole.id(n1)));
     waits!("lift", control.lift(ada, web, vec![n2]));
-    waits!("foresee", control.foresee(ada, proposal, vec![data(1)]));
+    waits!("preview_edits", control.preview_edits(ada, proposal, vec![data(1)]));
     let edit = |version| control.edit(ada, proposal, version, vec![data(2)]);
     waits(installation, "edit", edit(version), edit(version + 1)).await;
     waits!("submit", control.submit(ada, proposal, version + 2, "a change".into()));
@@ -97,9 +97,9 @@ async fn look(installation: &Installation) {
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", control.restore(ada, "web", then, false));
     let wish = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
-    waits!("graph", control.graph(ada, "web", &wish, Lost::Note));
+    waits!("graph", control.graph(ada, "web", &wish, MissingVertex::Note));
     let now = GraphOptions::default();
-    waits!("cluster graph", control.cluster_graph(ada, &now, Lost::Note));
+    waits!("cluster graph", control.cluster_graph(ada, &now, MissingVertex::Note));
 }
 
 #[test]
@@ -148,7 +148,7 @@ async fn leaves_it<T: Debug>(
 }
 
 #[tokio::test]
-async fn waiting_for_a_permit_holds_no_connection() {
+async fn waiting_for_permit_uses_no_connection() {
     let installation = Installation::new().await;
     let then = installation.bound("web", 1, "app").await;
     let web = installation.id("web").await;
@@ -168,7 +168,7 @@ async fn waiting_for_a_permit_holds_no_connection() {
     let anchor = Anchor::Node(n2);
     tokio::join!(
         leaves_it(store, "board", control.board(ada, "web", BoardQuery::default())),
-        leaves_it(store, "carriers", control.carriers(ada, "web", None, &app)),
+        leaves_it(store, "role_noderoles", control.role_noderoles(ada, "web", None, &app)),
         leaves_it(store, "proposal", control.proposal(ada, proposal.id)),
         leaves_it(store, "noderole", control.noderole(ada, key.id(n1))),
         leaves_it(store, "lift", control.lift(ada, web, vec![n2])),
@@ -178,8 +178,8 @@ async fn waiting_for_a_permit_holds_no_connection() {
         leaves_it(store, "mark_viewed", control.mark_viewed(bo, review, vec![anchor.clone()])),
     );
     tokio::join!(
-        leaves_it(store, "graph", control.graph(ada, "web", &wish, Lost::Note)),
-        leaves_it(store, "cluster graph", control.cluster_graph(ada, &wish, Lost::Note)),
+        leaves_it(store, "graph", control.graph(ada, "web", &wish, MissingVertex::Note)),
+        leaves_it(store, "cluster graph", control.cluster_graph(ada, &wish, MissingVertex::Note)),
         leaves_it(
             store,
             "compare",
@@ -241,7 +241,7 @@ async fn plain_reads_need_no_permit() {
 /// Searches the source code: functions that wait for a permit take no connection, and never wait
 /// within a transaction.
 #[test]
-fn computing_functions_take_no_connection() {
+fn computing_functions_use_no_connection() {
     let mut computing = 0;
     for file in installation::sources() {
         let source = std::fs::read_to_string(&file).unwrap();
@@ -255,7 +255,7 @@ fn computing_functions_take_no_connection() {
                     ".check_edits(",
                     ".check_edit_data(",
                     ".plan_review(",
-                    ".stands(",
+                    ".contains_change(",
                     ".present()",
                 ];
                 let waits = waits.into_iter().find(|call| within.contains(call));

@@ -97,7 +97,7 @@ async fn replanned_review_inherits_no_approval() {
 }
 
 #[tokio::test]
-async fn only_one_change_takes_a_node() {
+async fn only_one_change_moves_a_node() {
     let installation = Installation::new().await;
     let (one, two) =
         (installation.bind("web", 1, "app").await, installation.bind("edge", 1, "app").await);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::reviews::{ReviewCount, ReviewStateFilter};
 use api::reviews::{ReviewState, ReviewView};
 use api::views::graph::{Appearance, GraphOptions};
-use control::Lost;
+use control::MissingVertex;
 use control::people::{Actor, NewPerson, Permission};
 use engine::blueprint::impact::NoderoleRerun;
 use engine::cluster::NoderoleKey;
@@ -38,7 +38,7 @@ async fn all_active(installation: &Installation) {
 }
 
 #[tokio::test]
-async fn kept_steps_exclude_unapplied_ones() {
+async fn unchanged_steps_exclude_unapplied_ones() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "still").await;
     let (node, noderole) = (installation.node(1).await, NoderoleKey::first(role("still")));
@@ -131,7 +131,7 @@ async fn only_active_steps_count_as_interrupted() {
     // The blast radius spans several steps. app on n1 is not downstream, because it runs itself.
     let graph = installation
         .control
-        .review_graph(&installation.bo, id, &GraphOptions::default(), Lost::Note)
+        .review_graph(&installation.bo, id, &GraphOptions::default(), MissingVertex::Note)
         .await
         .unwrap();
     let marked: Vec<(String, usize)> = graph

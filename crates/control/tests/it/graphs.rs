@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
-use control::Lost;
+use control::MissingVertex;
 use engine::anneal::Limits;
 use serde_json::json;
 use store::runs::RunEnd;
@@ -13,7 +13,7 @@ use crate::installation::Installation;
 
 impl Installation {
     async fn graph(&self, wish: GraphOptions) -> GraphView {
-        self.control.graph(&self.ada, "web", &wish, Lost::Note).await.unwrap()
+        self.control.graph(&self.ada, "web", &wish, MissingVertex::Note).await.unwrap()
     }
 
     async fn marked(&self, trail: TrailOptions) -> GraphView {
@@ -107,7 +107,8 @@ async fn cluster_graph_has_all_deployments() {
     let then = installation.bound("web", 2, "runtime").await;
     installation.bound("web", 2, "app").await;
     let (control, ada) = (&installation.control, &installation.ada);
-    let drawn = async |wish: GraphOptions| control.cluster_graph(ada, &wish, Lost::Note).await;
+    let drawn =
+        async |wish: GraphOptions| control.cluster_graph(ada, &wish, MissingVertex::Note).await;
 
     let cluster = drawn(GraphOptions::default()).await.unwrap();
     let web = installation.graph(GraphOptions::default()).await;
@@ -127,7 +128,7 @@ async fn cluster_graph_has_all_deployments() {
 
     let focus = GraphOptions { focus: Some("web:gone".into()), ..GraphOptions::default() };
     assert!(drawn(focus.clone()).await.unwrap().cut.unwrap().contains("is not in the graph"));
-    let refused = control.cluster_graph(ada, &focus, Lost::Refused).await.unwrap_err();
+    let refused = control.cluster_graph(ada, &focus, MissingVertex::Refused).await.unwrap_err();
     assert_eq!(refused.status, 404);
 }
 
@@ -158,7 +159,7 @@ async fn unknown_vertex_is_refused_for_api_clients() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
     let asked = async |wish: GraphOptions| {
-        installation.control.graph(&installation.ada, "web", &wish, Lost::Refused).await
+        installation.control.graph(&installation.ada, "web", &wish, MissingVertex::Refused).await
     };
     let of = |focus: &str| GraphOptions { focus: Some(focus.into()), ..GraphOptions::default() };
     assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);

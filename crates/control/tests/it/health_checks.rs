@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::nodes::{NodeChange, TriedAddress, WayChange};
+use api::nodes::{NodeChange, NodeConnectionChange, TriedAddress};
 use api::nodes::{NodeRequest, SshRequest};
 use control::people::ClientInfo;
 use engine::data::stored_bytes;
@@ -73,7 +73,7 @@ async fn health_check_over_old_connection_is_discarded() {
     let begun = as_of(&installation, id).await;
     let addresses = Some(vec!["10.0.3.8".into()]);
     let change = NodeChange {
-        connection: Some(WayChange { addresses, ..WayChange::default() }),
+        connection: Some(NodeConnectionChange { addresses, ..NodeConnectionChange::default() }),
         ..NodeChange::default()
     };
     installation.control.change_node(&installation.ada, id, 1, change).await.unwrap();
@@ -110,27 +110,31 @@ async fn health_check_from_before_report_is_discarded() {
         .mint_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
-    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let identity = installation
+        .control
+        .authenticate_node(&minted.token, &ClientInfo::default())
+        .await
+        .unwrap();
     // A health check is running, and the node reports a shutdown.
     let begun = as_of(&installation, id).await;
-    installation.control.report_shutdown(&itself).await.unwrap();
+    installation.control.report_shutdown(&identity).await.unwrap();
     assert_eq!(life(&installation).await, (true, "welcomed".into(), 2));
     assert!(!record(&installation, id, &health_check(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&installation).await, (true, "welcomed".into(), 2), "that was before");
     // A survey is running, and the node reports a start-up.
     let begun = as_of(&installation, id).await;
-    installation.control.report_startup(&itself, "boot-2".into()).await.unwrap();
+    installation.control.report_startup(&identity, "boot-2".into()).await.unwrap();
     assert!(!record(&installation, id, &health_check(begun, Ok("boot-1"), true)).await);
     assert_eq!(life(&installation).await.1, "welcomed");
     // However often the node reports, a health check that finds it unreachable counts.
     let begun = as_of(&installation, id).await;
-    installation.control.report_startup(&itself, "boot-3".into()).await.unwrap();
+    installation.control.report_startup(&identity, "boot-3".into()).await.unwrap();
     assert!(record(&installation, id, &health_check(begun, Err("refused"), false)).await);
     assert!(!life(&installation).await.0);
     // The dead node reports its start: one successful check is enough. A check from before the
     // report does not change that.
     let begun = as_of(&installation, id).await;
-    installation.control.report_startup(&itself, "boot-4".into()).await.unwrap();
+    installation.control.report_startup(&identity, "boot-4".into()).await.unwrap();
     record(&installation, id, &health_check(begun, Err("refused"), false)).await;
     assert_eq!(life(&installation).await, (false, "welcomed".into(), 1));
     let begun = as_of(&installation, id).await;
@@ -138,7 +142,7 @@ async fn health_check_from_before_report_is_discarded() {
     assert_eq!(life(&installation).await, (true, "confirmed".into(), 0));
     // A repeated report does not invalidate a running health check.
     let begun = as_of(&installation, id).await;
-    installation.control.report_startup(&itself, "boot-4".into()).await.unwrap();
+    installation.control.report_startup(&identity, "boot-4".into()).await.unwrap();
     assert_eq!(as_of(&installation, id).await, begun);
 }
 
@@ -210,9 +214,13 @@ async fn excess_reports_are_refused_without_apply_lock() {
         .mint_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
-    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let identity = installation
+        .control
+        .authenticate_node(&minted.token, &ClientInfo::default())
+        .await
+        .unwrap();
     for _ in 0..store::nodes::MOST_REPORTS {
-        installation.control.report_shutdown(&itself).await.unwrap();
+        installation.control.report_shutdown(&identity).await.unwrap();
     }
     // Claims share this lock, and reports must not wait for them.
     let mut claims = installation.database.app().begin().await.unwrap();
@@ -223,7 +231,7 @@ async fn excess_reports_are_refused_without_apply_lock() {
         .unwrap();
     let refused = tokio::time::timeout(
         Duration::from_secs(20),
-        installation.control.report_shutdown(&itself),
+        installation.control.report_shutdown(&identity),
     )
     .await;
     assert_eq!(refused.expect("it does not wait").unwrap_err().status, 429);
@@ -316,7 +324,7 @@ async fn disabled_person_cannot_add_or_delete_nodes() {
     installation.people.disable(None, ada.person).await.unwrap();
     let wish = NodeRequest { ssh: Some(ssh()), ..NodeRequest::named("m2.rack1.example.com", "") };
     assert_eq!(installation.control.add_node(&ada, wish).await.unwrap_err().status, 401);
-    assert_eq!(installation.control.take_out_node(&ada, id, None).await.unwrap_err().status, 401);
+    assert_eq!(installation.control.delete_node(&ada, id, None).await.unwrap_err().status, 401);
     assert!(installation.control.node(&installation.bo, NAME).await.is_ok());
 }
 
@@ -329,10 +337,14 @@ async fn facts_exceeding_stored_size_are_rejected() {
         .mint_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
-    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let identity = installation
+        .control
+        .authenticate_node(&minted.token, &ClientInfo::default())
+        .await
+        .unwrap();
     let refused = installation
         .control
-        .report_facts(&itself, json!({ "n": vec![1e-300; 4_000] }))
+        .report_facts(&identity, json!({ "n": vec![1e-300; 4_000] }))
         .await
         .unwrap_err();
     assert!(
@@ -341,10 +353,14 @@ async fn facts_exceeding_stored_size_are_rejected() {
         "{refused:?}"
     );
     // Everything that is not refused is stored.
-    installation.control.report_facts(&itself, json!({ "n": vec![1e-300; 3_000] })).await.unwrap();
     installation
         .control
-        .report_facts(&itself, json!({ "n": vec![vec![0u8; 0]; 60_000] }))
+        .report_facts(&identity, json!({ "n": vec![1e-300; 3_000] }))
+        .await
+        .unwrap();
+    installation
+        .control
+        .report_facts(&identity, json!({ "n": vec![vec![0u8; 0]; 60_000] }))
         .await
         .unwrap();
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::views::graph::{GraphEdge, GraphOptions, GraphView};
-use control::Lost;
+use control::MissingVertex;
 use control::people::{NewPerson, Permission};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::text::{HashDescriptions, Names};
@@ -117,7 +117,11 @@ async fn review_graph_has_added_and_removed_edges() {
     let installation = Installation::new().await;
     let id = installation.rewired().await;
     let graph = async |wish: GraphOptions| {
-        installation.control.review_graph(&installation.bo, id, &wish, Lost::Note).await.unwrap()
+        installation
+            .control
+            .review_graph(&installation.bo, id, &wish, MissingVertex::Note)
+            .await
+            .unwrap()
     };
     let folded = graph(GraphOptions::default()).await;
     let told = |edge: &GraphEdge| (edge.count, edge.added, edge.removed);
@@ -137,7 +141,7 @@ async fn review_graph_has_added_and_removed_edges() {
     );
     let present = installation
         .control
-        .graph(&installation.bo, "web", &GraphOptions::default(), Lost::Note)
+        .graph(&installation.bo, "web", &GraphOptions::default(), MissingVertex::Note)
         .await
         .unwrap();
     assert!(present.edges.iter().all(|edge| (edge.added, edge.removed) == (0, 0)));
@@ -178,8 +182,12 @@ async fn policy_change_shows_both_sides_and_warns() {
         policy: Policy { signed: [signed].into(), ..policy(1) },
     });
     let open = installation.board("web").await.proposal.unwrap().id;
-    let lines =
-        installation.control.foresee(&installation.ada, open, vec![signed]).await.unwrap().lines;
+    let lines = installation
+        .control
+        .preview_edits(&installation.ada, open, vec![signed])
+        .await
+        .unwrap()
+        .lines;
     assert!(
         lines[0]
             .ends_with(", approvals signed with a passkey for every change of deployment edge."),

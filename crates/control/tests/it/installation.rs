@@ -220,7 +220,7 @@ impl Installation {
     }
 
     /// Waits until a query waits for a lock.
-    pub async fn somebody_waits(&self) {
+    pub async fn has_lock_waiter(&self) {
         self.so_many_wait(1).await;
     }
 

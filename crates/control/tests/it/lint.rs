@@ -84,7 +84,7 @@ async fn lint_error_blocks_submission() {
 }
 
 #[tokio::test]
-async fn warnings_and_consequences_are_shown_in_the_review() {
+async fn review_shows_warnings_and_effects() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
     installation.bound("web", 2, "app").await;

@@ -114,7 +114,7 @@ async fn badge_counts_up_to_its_limit() {
     assert_eq!(settled(&installation, &installation.ada).await, exactly(0));
 
     // Cached results are reused, and verdicts alone require no new plan.
-    let worked_out = installation.control.worked_out();
+    let computed = installation.control.computed();
     let begun = Instant::now();
     for _ in 0..5 {
         assert_eq!(
@@ -124,7 +124,7 @@ async fn badge_counts_up_to_its_limit() {
     }
     let each = begun.elapsed() / 5;
     assert!(each < Duration::from_secs(1), "{each:?} for a badge over 1,000 reviews");
-    assert_eq!(installation.control.worked_out(), worked_out);
+    assert_eq!(installation.control.computed(), computed);
     println!("a badge over 1,000 open reviews: {each:?}");
 
     // With its jig off, no approval makes any of them ready.
@@ -166,8 +166,8 @@ async fn parallel_requests_share_one_plan() {
     );
     // The review's page needs the complete plan, so the result that a list has cached may not be
     // enough.
-    let worked_out = installation.control.worked_out();
-    assert!((40..=41).contains(&worked_out), "{worked_out} plans for 40 reviews");
+    let computed = installation.control.computed();
+    assert!((40..=41).contains(&computed), "{computed} plans for 40 reviews");
 }
 
 #[tokio::test]
@@ -187,7 +187,7 @@ async fn dropped_request_does_not_interrupt_planning() {
         settled(&installation, &installation.bo).await,
         ReviewCount { count: 10, more: false }
     );
-    assert!(installation.control.worked_out() <= 10, "{}", installation.control.worked_out());
+    assert!(installation.control.computed() <= 10, "{}", installation.control.computed());
 }
 
 async fn ids(installation: &Installation, by: &Actor, wanted: ReviewsQuery) -> Vec<ReviewId> {
@@ -464,7 +464,7 @@ async fn worker_pages_have_no_duplicates_during_updates() {
                SELECT 'w' || n, now() - make_interval(secs => n % 7), now() - make_interval(secs => n / 3) \
                FROM generate_series(1, 130) n";
     sqlx::query(sql).execute(installation.database.owner()).await.unwrap();
-    for sort in Order::<WorkerSort>::words() {
+    for sort in Order::<WorkerSort>::names() {
         let mut wanted = WorkersQuery { sort: sort.parse().unwrap(), ..WorkersQuery::default() };
         let mut found = Vec::new();
         loop {
@@ -529,7 +529,7 @@ async fn draft_list_is_notified_of_changes() {
 
 /// All sort orders of a list.
 fn orders<S: Sort>() -> Vec<Order<S>> {
-    Order::<S>::words().map(|word| word.parse().unwrap()).collect()
+    Order::<S>::names().map(|word| word.parse().unwrap()).collect()
 }
 
 /// All pages of a list. `page` returns the page at a cursor, and the next cursor.

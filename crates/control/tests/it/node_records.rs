@@ -1,7 +1,7 @@
 //! Node records and used ids: the database enforces the rules, also for parallel requests.
 
 use api::nodes::NodesQuery;
-use api::nodes::{NodeChange, WayChange};
+use api::nodes::{NodeChange, NodeConnectionChange};
 use api::nodes::{NodeRequest, SshRequest};
 use engine::ids::{DeploymentId, DeploymentName, NodeId};
 use engine::plan::{Edit, edit};
@@ -45,7 +45,7 @@ async fn parallel_adds_cannot_share_a_folder() {
         .await
         .unwrap();
     let between = async {
-        installation.somebody_waits().await;
+        installation.has_lock_waiter().await;
         held.commit().await.unwrap();
     };
     let (one, two, ()) =
@@ -88,7 +88,10 @@ async fn record_with_forbidden_address_is_rejected() {
         .add_node(&installation.ada, at("a", "10.0.3.7", 22, &[]))
         .await
         .unwrap();
-    let way = WayChange { addresses: Some(vec!["169.254.169.254".into()]), ..WayChange::default() };
+    let way = NodeConnectionChange {
+        addresses: Some(vec!["169.254.169.254".into()]),
+        ..NodeConnectionChange::default()
+    };
     let change = NodeChange { connection: Some(way), ..NodeChange::default() };
     let refused =
         installation.control.change_node(&installation.ada, node, 1, change).await.unwrap_err();
@@ -122,7 +125,7 @@ async fn addresses_per_person_and_minute_are_limited() {
         .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (429, "too_many_addresses"));
     assert!(refused.again_after.is_some());
-    let way = WayChange { port: Some(6379), ..WayChange::default() };
+    let way = NodeConnectionChange { port: Some(6379), ..NodeConnectionChange::default() };
     let change = NodeChange { connection: Some(way), ..NodeChange::default() };
     let refused =
         installation.control.change_node(&installation.ada, node, 1, change).await.unwrap_err();
@@ -189,7 +192,7 @@ async fn only_record_outside_blueprints_is_deleted() {
         installation.control.edit(&installation.ada, own, 0, vec![burnt]).await.unwrap_err();
     assert!(refused.detail.contains("not part of any blueprint"), "{refused:?}");
 
-    installation.control.take_out_node(&installation.ada, n1, None).await.unwrap();
+    installation.control.delete_node(&installation.ada, n1, None).await.unwrap();
     let wanted = NodesQuery { filter: "n1".into(), ..NodesQuery::default() };
     let listed = installation.control.find_nodes(&installation.ada, &wanted).await.unwrap();
     assert!(listed.nodes.is_empty(), "{listed:?}");
@@ -208,7 +211,7 @@ async fn only_record_outside_blueprints_is_deleted() {
         .unwrap_err();
     assert!(submitted.detail.contains("does not exist"), "{submitted:?}");
     assert_eq!(
-        installation.control.take_out_node(&installation.ada, n1, None).await.unwrap_err().status,
+        installation.control.delete_node(&installation.ada, n1, None).await.unwrap_err().status,
         404
     );
     // The name is free again; the id is not.
@@ -223,7 +226,7 @@ async fn only_record_outside_blueprints_is_deleted() {
         "{refused}"
     );
 
-    let meant = installation.control.take_out_node(&installation.ada, n2, None).await.unwrap_err();
+    let meant = installation.control.delete_node(&installation.ada, n2, None).await.unwrap_err();
     assert_eq!((meant.status, meant.code.as_str()), (409, "node_meant"));
     let by_hand = "UPDATE node SET removed_in = (SELECT number FROM head) WHERE id = $1";
     let refused =
@@ -349,7 +352,10 @@ async fn second_record_of_a_machine_is_rejected() {
     let change =
         |version, change| installation.control.change_node(&installation.ada, two, version, change);
     let port = |port| NodeChange {
-        connection: Some(WayChange { port: Some(port), ..WayChange::default() }),
+        connection: Some(NodeConnectionChange {
+            port: Some(port),
+            ..NodeConnectionChange::default()
+        }),
         ..NodeChange::default()
     };
     taken(change(1, port(22)).await.unwrap_err(), "gw.example.com with port 22");
@@ -362,7 +368,7 @@ async fn second_record_of_a_machine_is_rejected() {
     );
     assert_eq!(change(1, port(2223)).await.unwrap(), 2);
 
-    installation.control.take_out_node(&installation.ada, one, None).await.unwrap();
+    installation.control.delete_node(&installation.ada, one, None).await.unwrap();
     assert_eq!(change(2, port(22)).await.unwrap(), 3, "whose it was is gone");
     for twice in [at("x", "10.0.0.3", 22, &["00:25:90:aa:00:03", "00-25-90-aa-00-03"]), {
         let mut wish = at("x", "10.0.0.3", 22, &[]);
@@ -391,7 +397,7 @@ async fn parallel_adds_of_one_machine_make_one_record() {
             .await
             .unwrap();
         let between = async {
-            installation.somebody_waits().await;
+            installation.has_lock_waiter().await;
             held.commit().await.unwrap();
         };
         let add = |wish| installation.control.add_node(&installation.ada, wish);
@@ -430,7 +436,8 @@ async fn duplicates_in_old_records_do_not_block_changes() {
         |version, change| installation.control.change_node(&installation.ada, two, version, change);
     let said = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
     assert_eq!(change(1, said).await.unwrap(), 2);
-    let user = WayChange { user: Some("gantry".into()), ..WayChange::default() };
+    let user =
+        NodeConnectionChange { user: Some("gantry".into()), ..NodeConnectionChange::default() };
     assert_eq!(
         change(2, NodeChange { connection: Some(user), ..NodeChange::default() }).await.unwrap(),
         3
@@ -443,7 +450,7 @@ fn lines(refused: &api::Problem) -> Vec<(&str, &str)> {
 }
 
 #[track_caller]
-fn each_says(refused: &api::Problem, wanted: &[(&str, &str)]) {
+fn each_reports(refused: &api::Problem, wanted: &[(&str, &str)]) {
     let told = lines(refused);
     assert_eq!(told.len(), wanted.len(), "{refused:?}");
     for ((at, detail), (line, part)) in told.into_iter().zip(wanted) {
@@ -499,7 +506,7 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
         ("line 6", "key: Name the secret"),
         ("line 7", "absolute path"),
     ];
-    each_says(&refused, &wanted);
+    each_reports(&refused, &wanted);
     assert_eq!(installation.traces().await, before);
 
     installation
@@ -521,7 +528,7 @@ async fn invalid_lines_are_all_reported_and_nothing_added() {
             "MAC address 00:25:90:aa:00:01 already belongs to node there.records.example.com",
         ),
     ];
-    each_says(&refused, &wanted);
+    each_reports(&refused, &wanted);
     assert_eq!(
         installation.traces().await,
         before,

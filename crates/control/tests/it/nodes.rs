@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use api::Problem;
-use api::nodes::{HealthChecksQuery, NodeChange, NodeNoderolesQuery, NodeView, WayChange};
+use api::nodes::{
+    HealthChecksQuery, NodeChange, NodeConnectionChange, NodeNoderolesQuery, NodeView,
+};
 use api::nodes::{NodeRequest, SshRequest};
 use api::runs::StepState;
-use control::Seen;
+use control::NodeAtVersion;
 use control::people::{Actor, ClientInfo, NewPerson, Permission};
 use engine::alive::TriedAddress;
 use engine::anneal::Limits;
@@ -70,7 +72,7 @@ async fn sql(installation: &Installation, sql: &str) {
     sqlx::query(AssertSqlSafe(sql)).execute(installation.database.owner()).await.unwrap();
 }
 
-fn way(way: WayChange) -> NodeChange {
+fn way(way: NodeConnectionChange) -> NodeChange {
     NodeChange { connection: Some(way), ..NodeChange::default() }
 }
 
@@ -170,7 +172,7 @@ async fn last_fifty_health_checks_are_paged() {
                 .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)
                 .await
                 .unwrap();
-            assert!(page.health_checks.len() <= control::LOOKS);
+            assert!(page.health_checks.len() <= control::MAX_HEALTH_CHECKS);
             said.extend(page.health_checks.into_iter().map(|look| look.message));
             wanted.before = page.next;
             if wanted.before.is_none() {
@@ -321,10 +323,10 @@ async fn change_requires_current_version_of_record() {
         description: Some(" By the door ".into()),
         serial: Some("CN-1".into()),
         hints: Some(json!({"rack": 7})),
-        connection: Some(WayChange {
+        connection: Some(NodeConnectionChange {
             addresses: Some(vec!["10.0.3.8".into()]),
             port: Some(2222),
-            ..WayChange::default()
+            ..NodeConnectionChange::default()
         }),
         ..NodeChange::default()
     };
@@ -371,9 +373,18 @@ async fn change_requires_current_version_of_record() {
         NodeChange { description: Some("x".repeat(1001)), ..NodeChange::default() },
         NodeChange { macs: Some(vec!["nonsense".into()]), ..NodeChange::default() },
         NodeChange { hints: Some(json!("text")), ..NodeChange::default() },
-        way(WayChange { addresses: Some(Vec::new()), ..WayChange::default() }),
-        way(WayChange { host_key: Some("ssh-rsa AAAA".into()), ..WayChange::default() }),
-        way(WayChange { root: Some("/a/../b".into()), ..WayChange::default() }),
+        way(NodeConnectionChange {
+            addresses: Some(Vec::new()),
+            ..NodeConnectionChange::default()
+        }),
+        way(NodeConnectionChange {
+            host_key: Some("ssh-rsa AAAA".into()),
+            ..NodeConnectionChange::default()
+        }),
+        way(NodeConnectionChange {
+            root: Some("/a/../b".into()),
+            ..NodeConnectionChange::default()
+        }),
     ] {
         assert_eq!(
             code(installation.control.change_node(&installation.ada, id, 2, bad.clone()).await).0,
@@ -381,7 +392,8 @@ async fn change_requires_current_version_of_record() {
             "{bad:?}"
         );
     }
-    let local = way(WayChange { user: Some("root".into()), ..WayChange::default() });
+    let local =
+        way(NodeConnectionChange { user: Some("root".into()), ..NodeConnectionChange::default() });
     assert_eq!(
         code(
             installation
@@ -393,15 +405,10 @@ async fn change_requires_current_version_of_record() {
         400
     );
     assert_eq!(
-        installation
-            .control
-            .take_out_node(&installation.ada, id, Some(1))
-            .await
-            .unwrap_err()
-            .status,
+        installation.control.delete_node(&installation.ada, id, Some(1)).await.unwrap_err().status,
         412
     );
-    installation.control.take_out_node(&installation.ada, id, Some(2)).await.unwrap();
+    installation.control.delete_node(&installation.ada, id, Some(2)).await.unwrap();
     assert_eq!(
         code(
             installation.control.change_node(&installation.ada, id, 2, NodeChange::default()).await
@@ -417,8 +424,10 @@ async fn connection_in_blueprint_is_changed_by_proposal_only() {
     let root = admin(&installation).await;
     installation.bound("web", 1, "app").await;
     let n1 = installation.node(1).await;
-    let elsewhere =
-        way(WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() });
+    let elsewhere = way(NodeConnectionChange {
+        root: Some("/srv/elsewhere/n1".into()),
+        ..NodeConnectionChange::default()
+    });
     let hints = NodeChange { hints: Some(json!({"rack": 7})), ..NodeChange::default() };
     for by in [&installation.ada, &root] {
         let refused =
@@ -462,7 +471,10 @@ async fn reviewed_connection_moves_the_record() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
     let n1 = installation.node(1).await;
-    let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
+    let connection = NodeConnectionChange {
+        root: Some("/srv/elsewhere/n1".into()),
+        ..NodeConnectionChange::default()
+    };
     let edits = vec![
         Edit::SetConnection(edit::SetConnection { node: n1, connection: connection.clone() }),
         Edit::SetHints(edit::SetHints { node: n1, hints: json!({"rack": 7}) }),
@@ -478,7 +490,7 @@ async fn reviewed_connection_moves_the_record() {
 
     let ssh = Edit::SetConnection(edit::SetConnection {
         node: n1,
-        connection: WayChange { port: Some(2222), ..WayChange::default() },
+        connection: NodeConnectionChange { port: Some(2222), ..NodeConnectionChange::default() },
     });
     assert_eq!(
         reviewed(&installation, n1, vec![ssh]).await.unwrap_err().code,
@@ -527,8 +539,10 @@ async fn reviewed_connection_to_refused_address_is_rejected() {
     installation.approve(&installation.bo, bound).await;
     installation.commit(&installation.ada, bound).await.unwrap();
     for address in ["169.254.169.254", "metadata.google.internal", "127.0.0.1"] {
-        let connection =
-            WayChange { addresses: Some(vec![address.into()]), ..WayChange::default() };
+        let connection = NodeConnectionChange {
+            addresses: Some(vec![address.into()]),
+            ..NodeConnectionChange::default()
+        };
         let refused = reviewed(
             &installation,
             node,
@@ -551,7 +565,10 @@ async fn connection_stays_while_a_run_is_open() {
     let claimed =
         store::runs::claim_runs(installation.database.worker(), Limits::default()).await.unwrap();
     assert_eq!(claimed.runs.len(), 1);
-    let connection = WayChange { root: Some("/srv/elsewhere/n1".into()), ..WayChange::default() };
+    let connection = NodeConnectionChange {
+        root: Some("/srv/elsewhere/n1".into()),
+        ..NodeConnectionChange::default()
+    };
     let refused = reviewed(
         &installation,
         n1,
@@ -570,7 +587,10 @@ async fn changed_record_voids_the_approved_review() {
     let installation = Installation::new().await;
     let n2 = installation.node(2).await;
     for change in [
-        way(WayChange { root: Some("/srv/elsewhere/n2".into()), ..WayChange::default() }),
+        way(NodeConnectionChange {
+            root: Some("/srv/elsewhere/n2".into()),
+            ..NodeConnectionChange::default()
+        }),
         NodeChange { hints: Some(json!({"rack": 7})), ..NodeChange::default() },
     ] {
         let deployment = "web";
@@ -711,7 +731,7 @@ async fn maintenance_requires_current_version_of_record() {
     let installation = Installation::new().await;
     let node = installation.node(1).await;
     let out = |version| {
-        let seen = Seen { node, version: Some(version) };
+        let seen = NodeAtVersion { node, version: Some(version) };
         installation.control.set_maintenance(&installation.ada, seen, true, "new disks".into())
     };
     // A change of descriptive data does not take the APPLY lock. It is written but not committed
@@ -720,7 +740,7 @@ async fn maintenance_requires_current_version_of_record() {
     let change = "UPDATE node SET version = version + 1, description = 'by the door' WHERE id = $1";
     sqlx::query(change).bind(node.0).execute(&mut *held).await.unwrap();
     let between = async {
-        installation.somebody_waits().await;
+        installation.has_lock_waiter().await;
         held.commit().await.unwrap();
     };
     let (late, ()) = tokio::join!(out(1), between);
@@ -852,20 +872,24 @@ async fn health_check_overrides_report() {
         .mint_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
-    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let identity = installation
+        .control
+        .authenticate_node(&minted.token, &ClientInfo::default())
+        .await
+        .unwrap();
     let now = || async {
         installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap().status
     };
     let due = "SELECT health_checked_at IS NULL FROM node WHERE transport = 'ssh'";
 
     sql(&installation, "UPDATE node SET health_checked_at = now() WHERE transport = 'ssh'").await;
-    installation.control.report_startup(&itself, "boot-1".into()).await.unwrap();
+    installation.control.report_startup(&identity, "boot-1".into()).await.unwrap();
     assert_eq!(
         (now().await.joined.as_str(), now().await.alive),
         ("confirmed", true),
         "that is what is known"
     );
-    installation.control.report_shutdown(&itself).await.unwrap();
+    installation.control.report_shutdown(&identity).await.unwrap();
     assert_eq!(
         (now().await.joined.as_str(), now().await.alive),
         ("welcomed", true),
@@ -878,15 +902,15 @@ async fn health_check_overrides_report() {
         ("confirmed", 0),
         "it lets us in: no word beats that"
     );
-    installation.control.report_shutdown(&itself).await.unwrap();
+    installation.control.report_shutdown(&identity).await.unwrap();
     assert!(look(&installation, id, Err("refused")).await, "one look that agrees is enough");
     assert!(!now().await.alive);
-    installation.control.report_startup(&itself, "boot-2".into()).await.unwrap();
+    installation.control.report_startup(&identity, "boot-2".into()).await.unwrap();
     assert!(!now().await.alive);
     look(&installation, id, Ok("boot-2")).await;
     assert_eq!((now().await.alive, now().await.boot_id.as_deref()), (true, Some("boot-2")));
     // The node reports a false boot id; a health check reads the real one.
-    installation.control.report_startup(&itself, "boot-9".into()).await.unwrap();
+    installation.control.report_startup(&identity, "boot-9".into()).await.unwrap();
     assert_eq!(now().await.joined, "welcomed");
     look(&installation, id, Ok("boot-2")).await;
     assert_eq!(
@@ -894,7 +918,7 @@ async fn health_check_overrides_report() {
         ("confirmed", Some("boot-2"))
     );
 
-    installation.control.report_bootenv(&itself, "sledgehammer".into()).await.unwrap();
+    installation.control.report_bootenv(&identity, "sledgehammer".into()).await.unwrap();
     assert_eq!(now().await.bootenv.as_deref(), Some("sledgehammer"));
     let reports =
         installation.control.node(&installation.ada, "m1.rack1.example.com").await.unwrap().reports;
@@ -902,7 +926,7 @@ async fn health_check_overrides_report() {
     assert_eq!(kinds, ["bootenv", "startup", "startup", "shutdown", "shutdown", "startup"]);
     for bad in ["", "a\nb", "größe", &"x".repeat(101)] {
         assert_eq!(
-            installation.control.report_startup(&itself, bad.into()).await.unwrap_err().status,
+            installation.control.report_startup(&identity, bad.into()).await.unwrap_err().status,
             400,
             "{bad:?}"
         );
@@ -917,7 +941,7 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
         |name: &str| installation.control.mint_node_token(&installation.ada, id, name.into(), 30);
     let lets_in = |token: String| {
         let control = installation.control.clone();
-        async move { control.itself(&token, &ClientInfo::default()).await.is_ok() }
+        async move { control.authenticate_node(&token, &ClientInfo::default()).await.is_ok() }
     };
     let (one_, two) = (mint("one").await.unwrap(), mint("two").await.unwrap());
     let stored: String =
@@ -981,7 +1005,7 @@ async fn node_token_is_hashed_expires_and_is_revocable() {
         .mint_node_token(&installation.ada, other, "x".into(), 1)
         .await
         .unwrap();
-    installation.control.take_out_node(&installation.ada, other, None).await.unwrap();
+    installation.control.delete_node(&installation.ada, other, None).await.unwrap();
     assert!(!lets_in(last.token).await);
 }
 
@@ -994,19 +1018,26 @@ async fn reports_are_limited_and_role_facts_override_them() {
         .mint_node_token(&installation.ada, id, "its unit".into(), 30)
         .await
         .unwrap();
-    let itself = installation.control.itself(&minted.token, &ClientInfo::default()).await.unwrap();
+    let identity = installation
+        .control
+        .authenticate_node(&minted.token, &ClientInfo::default())
+        .await
+        .unwrap();
     let large = json!({"x": "y".repeat(api::limits::FACTS)});
     let deep = (0..200).fold(json!(1), |inner, _| json!({ "a": inner }));
     let leak = json!({"a": {"$secret": "deploy/ssh", "version": 1}});
     for bad in [large, deep, leak, json!([1]), json!({"a": "\0"})] {
-        assert_eq!(installation.control.report_facts(&itself, bad).await.unwrap_err().status, 400);
+        assert_eq!(
+            installation.control.report_facts(&identity, bad).await.unwrap_err().status,
+            400
+        );
     }
     installation
         .control
-        .report_facts(&itself, json!({"cpu": {"cores": 4}, "os": "said"}))
+        .report_facts(&identity, json!({"cpu": {"cores": 4}, "os": "said"}))
         .await
         .unwrap();
-    installation.control.report_facts(&itself, json!({"os": "said", "memory": 7})).await.unwrap();
+    installation.control.report_facts(&identity, json!({"os": "said", "memory": 7})).await.unwrap();
 
     installation.bound("web", 2, "app").await;
     let (pool, by) = (installation.database.owner(), installation.worker().await);
@@ -1047,7 +1078,7 @@ async fn reports_are_limited_and_role_facts_override_them() {
 
     let mut refused = None;
     for _ in 0..store::nodes::MOST_REPORTS {
-        refused = installation.control.report_shutdown(&itself).await.err().or(refused);
+        refused = installation.control.report_shutdown(&identity).await.err().or(refused);
     }
     assert_eq!(
         refused.map(|problem| (problem.status, problem.code)),

@@ -6,7 +6,7 @@ use api::people::{
 };
 use api::reviews::{ReviewFilter, ReviewStateFilter, ReviewsQuery};
 use api::views::board::BoardQuery;
-use control::people::{Actor, ClientInfo, NewPerson, Permission, SeenPerson};
+use control::people::{Actor, ClientInfo, NewPerson, Permission, PersonAtVersion};
 use engine::gate::VerdictKind;
 use engine::plan::{Edit, edit};
 use serde_json::Value;
@@ -34,10 +34,10 @@ impl Installation {
         let wish =
             PersonRequest { name: name.into(), kind: AccountKind::Human, grants: grants.to_vec() };
         let link = self.people.add(admin, &wish).await.unwrap().link.unwrap().link;
-        self.come_in(&link).await
+        self.sign_in_with(&link).await
     }
 
-    async fn come_in(&self, link: &str) -> Actor {
+    async fn sign_in_with(&self, link: &str) -> Actor {
         let token = link.rsplit('=').next().unwrap();
         let begun = self.people.sign_in(token, &ClientInfo::default(), None).await.unwrap();
         assert!(begun.needs_password);
@@ -150,7 +150,7 @@ async fn permission_applies_to_deployment_and_descendants() {
         installation.control.retry(&gus, noderole, why()).await,
         installation.control.set_maintenance(&gus, installation.node(1).await, true, why()).await,
         installation.control.switch(&dan, false, why()).await.map(drop),
-        installation.control.take_out_node(&dan, installation.node(4).await, None).await,
+        installation.control.delete_node(&dan, installation.node(4).await, None).await,
         installation.control.import_barclamps(Some(&dan), &Default::default()).await.map(drop),
     ] {
         assert_eq!(code(refused), "forbidden");
@@ -343,7 +343,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
     assert_eq!(installation.audit("person.enable").await, [serde_json::json!({"name": "dan"})]);
 
     let dan = installation
-        .come_in(&installation.people.new_link(&root, dan.person).await.unwrap().link)
+        .sign_in_with(&installation.people.new_link(&root, dan.person).await.unwrap().link)
         .await;
     let (text, again) =
         installation.token(&dan, &["viewer"], None).await.expect("they make another one");
@@ -652,7 +652,7 @@ async fn password_is_set_with_link_then_changed() {
         .sign_in(first.link.rsplit('=').next().unwrap(), &ClientInfo::default(), None)
         .await;
     assert_eq!(code(voided), "sign_in_expired");
-    let again = installation.come_in(&link.link).await;
+    let again = installation.sign_in_with(&link.link).await;
     installation.people.set_password(&again, &wish("", "seven slow candles")).await.unwrap();
     sign_in("dan", "seven slow candles").await.unwrap();
     let actions: Vec<Value> = installation
@@ -698,7 +698,7 @@ async fn guessing_is_throttled_per_name_but_links_work() {
         );
     }
     let link = installation.people.new_link(&root, dan.person).await.unwrap();
-    installation.come_in(&link.link).await;
+    installation.sign_in_with(&link.link).await;
     for n in 0..8 {
         assert_eq!(code(attempt(&format!("n{n}"), "wrong", 7).await), "sign_in_wrong");
     }
@@ -716,7 +716,7 @@ async fn sessions_that_end_each_other_leave_one() {
         let root = installation.admin().await;
         let one = installation.with(&root, "dan", &[grant("viewer", "")]).await;
         let link = installation.people.new_link(&root, one.person).await.unwrap();
-        let two = installation.come_in(&link.link).await;
+        let two = installation.sign_in_with(&link.link).await;
         let seen = installation.people.sessions(&one).await.unwrap();
         let named = |this: bool| seen.iter().find(|session| session.current == this).unwrap().id;
         let end = async |by: &Actor, other: uuid::Uuid| match all {
@@ -805,7 +805,7 @@ async fn gaining_reviewer_signs_out_and_last_admin_stays() {
     }
     let version = async || installation.people.one(&root, dan.person).await.unwrap().version;
     let before = version().await;
-    let on = |version| SeenPerson { person: dan.person, version: Some(version) };
+    let on = |version| PersonAtVersion { person: dan.person, version: Some(version) };
     let inside = [grant("operator", ""), grant("reviewer", "edge")];
     let view = installation.people.change_grants(&root, on(before), &inside).await.unwrap();
     assert_eq!(

@@ -35,7 +35,7 @@ async fn commit_while(
         .await
         .unwrap();
     let between = async {
-        installation.somebody_waits().await;
+        installation.has_lock_waiter().await;
         happens.await;
         held.commit().await.unwrap();
     };
@@ -170,7 +170,7 @@ async fn ended_session_stops_running_commit_and_verdict() {
     let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
     let between = async {
-        installation.somebody_waits().await;
+        installation.has_lock_waiter().await;
         installation.people.sign_out_everywhere(&cy).await.unwrap();
         held.commit().await.unwrap();
     };
@@ -251,7 +251,7 @@ async fn database_outage_during_commit_leaves_no_trace() {
     // The commit's last statement waits here; everything else is already written.
     sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
     let between = async {
-        installation.somebody_waits().await;
+        installation.has_lock_waiter().await;
         installation.database.terminate_connections().await.unwrap();
     };
     let (committed, ()) = tokio::join!(installation.commit(&installation.ada, id), between);
@@ -312,7 +312,7 @@ async fn open_never_returns_a_closed_proposal() {
         let mut held = installation.database.owner().begin().await.unwrap();
         assert!(store::proposals::discard_proposal(&mut held, before, 0).await.unwrap());
         let between = async {
-            installation.somebody_waits().await;
+            installation.has_lock_waiter().await;
             held.commit().await.unwrap();
         };
         let (after, ()) = tokio::join!(open(&installation.bo), between);

@@ -8,7 +8,7 @@ use api::pending::{PendingGroup, PendingQuery};
 use api::reviews::ReviewStateFilter;
 use api::runs::StepState;
 use api::views::graph::GraphOptions;
-use control::Lost;
+use control::MissingVertex;
 use control::people::{NewPerson, Permission};
 use engine::anneal::{Limits, PendingReason};
 use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
@@ -45,7 +45,7 @@ impl Chance {
 }
 
 /// A cluster with random bindings and removals, and a worker that acts at random.
-struct Play {
+struct RandomCluster {
     installation: Installation,
     line: Line,
     web: DeploymentId,
@@ -55,7 +55,7 @@ struct Play {
     data: u64,
 }
 
-impl Play {
+impl RandomCluster {
     async fn new() -> Self {
         let installation = Installation::new().await;
         let line = Line::of(&installation).await;
@@ -191,7 +191,7 @@ fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
 async fn rows_match_documents_after_random_commits() {
     for seed in [7, 1_234_567, 99_991] {
         let mut chance = Chance(seed);
-        let mut play = Play::new().await;
+        let mut play = RandomCluster::new().await;
         for round in 0..25 {
             let mut wanted = Vec::new();
             for name in ROLES {
@@ -240,7 +240,7 @@ async fn verify_finds_manual_changes() {
 #[tokio::test]
 async fn run_of_removed_noderole_is_not_applied() {
     let mut chance = Chance(5);
-    let mut play = Play::new().await;
+    let mut play = RandomCluster::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     let pool = play.installation.database.app().clone();
     store::runs::claim_runs(play.installation.database.worker(), Limits::default()).await.unwrap();
@@ -292,7 +292,7 @@ async fn run_of_removed_noderole_is_not_applied() {
 #[tokio::test]
 async fn expunged_node_ends_all_its_noderoles() {
     let mut chance = Chance(5);
-    let mut play = Play::new().await;
+    let mut play = RandomCluster::new().await;
     play.commit(&[(0, "base"), (1, "base")], &mut chance).await;
     store::runs::claim_runs(play.installation.database.worker(), Limits::default()).await.unwrap();
     let leased = store::runs::lease_runs(
@@ -489,7 +489,12 @@ async fn deployment_is_unbound_then_removed() {
     for old in &shown {
         installation
             .control
-            .review_graph(&installation.ada, old.review, &GraphOptions::default(), Lost::Note)
+            .review_graph(
+                &installation.ada,
+                old.review,
+                &GraphOptions::default(),
+                MissingVertex::Note,
+            )
             .await
             .unwrap();
     }
@@ -630,8 +635,11 @@ async fn board_shows_states_among_many_steps() {
         ("runtime".to_owned(), StepState::Active, None),
     ];
     assert_eq!(told, expected.into());
-    let carriers =
-        installation.control.carriers(&installation.ada, "web", None, &role("app")).await.unwrap();
+    let carriers = installation
+        .control
+        .role_noderoles(&installation.ada, "web", None, &role("app"))
+        .await
+        .unwrap();
     let told: Vec<_> =
         carriers.noderoles.iter().map(|chip| (chip.state, chip.error.clone())).collect();
     assert_eq!(told, vec![(StepState::Error, error); 4]);
@@ -792,7 +800,7 @@ fn states(of: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn committed_removal_runs_before_noderole_is_gone() {
+async fn committed_removal_runs_before_noderole_is_deleted() {
     let tools = Tools::new().await;
     let installation = &tools.installation;
     tools.commits(vec![installation.bind("web", 1, "plug").await]).await;

@@ -230,7 +230,7 @@ async fn crash_after_commit_is_replanned_by_sweep() {
             while installation.targets().await < 4 {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
-            installation.somebody_waits().await;
+            installation.has_lock_waiter().await;
         };
         tokio::select! {
             done = commit => panic!("it should wait: {done:?}"),

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use crate::installation::{self, Installation, role};
 
 /// The objects for the tests.
-struct Things {
+struct TestObjects {
     edge: DeploymentId,
     nodes: [NodeId; 2],
     noderole: NoderoleId,
@@ -36,7 +36,7 @@ struct Things {
     thread: CommentId,
 }
 
-impl Things {
+impl TestObjects {
     async fn of(installation: &Installation) -> Self {
         let edge = installation.id("edge").await;
         let then = installation.bound("edge", 2, "app").await;
@@ -136,7 +136,7 @@ impl Things {
             ("start maintenance", control.set_maintenance(by, n4, true, why()).await),
             ("make a node's token", control.mint_node_token(by, n4, "x".into(), 1).await.map(drop)),
             ("revoke a node's token", control.revoke_node_token(by, n4, Uuid::nil()).await),
-            ("take a record out", control.take_out_node(by, n4, None).await),
+            ("take a record out", control.delete_node(by, n4, None).await),
         ]
     }
 }
@@ -183,7 +183,7 @@ async fn change_oneself(
 }
 
 /// Signs a person in with a link.
-async fn come_in(installation: &Installation, name: &str) -> Actor {
+async fn sign_in_with(installation: &Installation, name: &str) -> Actor {
     let person = installation.people.actor_by_name(name).await.unwrap().person;
     let link = installation
         .people
@@ -228,10 +228,10 @@ async fn sql(installation: &Installation, sql: &'static str) {
 #[tokio::test]
 async fn actor_disabled_during_request_writes_nothing() {
     let installation = with_dan().await;
-    let things = Things::of(&installation).await;
+    let things = TestObjects::of(&installation).await;
     let before = left(&installation).await;
 
-    let dan = come_in(&installation, "dan").await;
+    let dan = sign_in_with(&installation, "dan").await;
     sql(&installation, "UPDATE person SET permissions = '{}' WHERE name = 'dan'").await;
     all_refused(&things.change(&installation, &dan).await, 403, "without a permission");
     all_refused(&change_people(&installation, &dan).await, 403, "without a permission");
@@ -246,7 +246,7 @@ async fn actor_disabled_during_request_writes_nothing() {
     all_refused(&change_people(&installation, &dan).await, 401, "signed out");
     all_refused(&change_oneself(&installation, &dan).await, 401, "signed out");
 
-    let dan = come_in(&installation, "dan").await;
+    let dan = sign_in_with(&installation, "dan").await;
     installation.people.disable(None, dan.person).await.unwrap();
     all_refused(&things.change(&installation, &dan).await, 401, "disabled");
     all_refused(&change_people(&installation, &dan).await, 401, "disabled");
@@ -254,7 +254,7 @@ async fn actor_disabled_during_request_writes_nothing() {
     assert_eq!(left(&installation).await, before);
 
     // The same calls with the permission succeed, so the refusals above were due to the actor.
-    let root = come_in(&installation, "root").await;
+    let root = sign_in_with(&installation, "root").await;
     let control = &installation.control;
     let (proposal, version) = (things.proposal, things.version);
     control.propose(&root, things.edge).await.unwrap();
@@ -268,8 +268,8 @@ async fn actor_disabled_during_request_writes_nothing() {
 #[tokio::test]
 async fn actor_disabled_during_submit_submits_nothing() {
     let installation = with_dan().await;
-    let things = Things::of(&installation).await;
-    let dan = come_in(&installation, "dan").await;
+    let things = TestObjects::of(&installation).await;
+    let dan = sign_in_with(&installation, "dan").await;
     let version = installation
         .control
         .edit(&dan, things.proposal, things.version, vec![things.edit.clone()])
@@ -279,7 +279,7 @@ async fn actor_disabled_during_submit_submits_nothing() {
     let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT FROM proposal FOR UPDATE").execute(&mut *held).await.unwrap();
     let between = async {
-        installation.somebody_waits().await;
+        installation.has_lock_waiter().await;
         installation.people.disable(None, dan.person).await.unwrap();
         held.commit().await.unwrap();
     };
@@ -294,8 +294,8 @@ async fn actor_disabled_during_submit_submits_nothing() {
 #[tokio::test]
 async fn permission_revoked_during_retry_starts_nothing() {
     let installation = with_dan().await;
-    let things = Things::of(&installation).await;
-    let dan = come_in(&installation, "dan").await;
+    let things = TestObjects::of(&installation).await;
+    let dan = sign_in_with(&installation, "dan").await;
     let mut held = installation.database.app().begin().await.unwrap();
     sqlx::query("SELECT pg_advisory_xact_lock($1)")
         .bind(migrations::APPLY_LOCK)
@@ -303,7 +303,7 @@ async fn permission_revoked_during_retry_starts_nothing() {
         .await
         .unwrap();
     let between = async {
-        installation.somebody_waits().await;
+        installation.has_lock_waiter().await;
         sql(&installation, "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'").await;
         held.commit().await.unwrap();
     };
@@ -330,7 +330,7 @@ async fn permission_revoked_during_retry_starts_nothing() {
 }
 
 /// Functions that write without reloading the actor, with the reason.
-const BY_NOBODY: [(&str, &str); 13] = [
+const WITHOUT_ACTOR: [(&str, &str); 13] = [
     ("begin", "the start of the other functions"),
     ("ensure_genesis", "Gantry itself"),
     ("ensure_connection", "for the person who has the machine and the database"),
@@ -385,7 +385,7 @@ fn every_write_reloads_the_actor() {
     for file in installation::sources() {
         for (name, text) in functions(&std::fs::read_to_string(&file).unwrap()) {
             let looks_up = asks.iter().any(|call| text.contains(call));
-            match BY_NOBODY.iter().find(|(excuse, _)| *excuse == name) {
+            match WITHOUT_ACTOR.iter().find(|(excuse, _)| *excuse == name) {
                 _ if !writes(&text) => {}
                 Some((excuse, _)) => drop(excused.insert(*excuse)),
                 None => {
@@ -403,6 +403,6 @@ fn every_write_reloads_the_actor() {
         asked > 30,
         "only {asked} functions that write were found: the words that this test looks for have changed"
     );
-    let needed: BTreeSet<&str> = BY_NOBODY.iter().map(|(name, _)| *name).collect();
+    let needed: BTreeSet<&str> = WITHOUT_ACTOR.iter().map(|(name, _)| *name).collect();
     assert_eq!(excused, needed, "an excuse that nobody needs any more");
 }

@@ -36,7 +36,7 @@ fn code(secret: &str, steps: i64) -> String {
 }
 
 impl Installation {
-    async fn give_password(&self, actor: &Actor) {
+    async fn post_password(&self, actor: &Actor) {
         let link = self
             .people
             .create_first_link(actor.person, std::time::Duration::from_secs(60))
@@ -104,7 +104,7 @@ async fn session_by_password_needs_the_code() {
     let installation = Installation::new().await;
     let edit = installation.bind("web", 1, "app").await;
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
-    installation.give_password(&installation.bo).await;
+    installation.post_password(&installation.bo).await;
     let (bo, session) = installation.by_password("bo").await;
     assert!(!bo.needs_factor(), "none is set up and the policy demands none");
     let secret = installation.set_up(&bo).await;
@@ -165,7 +165,7 @@ async fn session_by_password_needs_the_code() {
 #[tokio::test]
 async fn passkey_is_presented_once_per_request() {
     let installation = Installation::new().await;
-    installation.give_password(&installation.bo).await;
+    installation.post_password(&installation.bo).await;
     let (site, key) =
         (RelyingParty::of(ORIGIN).unwrap(), installation.registers(&installation.bo).await);
     let (bo, session) = installation.by_password("bo").await;
@@ -199,7 +199,7 @@ async fn passkey_is_presented_once_per_request() {
 #[tokio::test]
 async fn copied_passkey_is_rejected() {
     let installation = Installation::new().await;
-    installation.give_password(&installation.bo).await;
+    installation.post_password(&installation.bo).await;
     let (site, key) =
         (RelyingParty::of(ORIGIN).unwrap(), installation.registers(&installation.bo).await);
     sqlx::query("UPDATE passkey SET counter = 7")
@@ -219,7 +219,7 @@ async fn copied_passkey_is_rejected() {
 async fn policy_forces_setup() {
     let installation =
         Installation::under(Policy { second_factor: true, ..Policy::default() }).await;
-    installation.give_password(&installation.bo).await;
+    installation.post_password(&installation.bo).await;
     let (bo, session) = installation.by_password("bo").await;
     assert!(bo.needs_factor());
     let (thief, _) = installation.by_password("bo").await;
@@ -263,7 +263,7 @@ async fn policy_forces_setup() {
 #[tokio::test]
 async fn wrong_codes_are_throttled() {
     let installation = Installation::new().await;
-    installation.give_password(&installation.bo).await;
+    installation.post_password(&installation.bo).await;
     let (bo, _) = installation.by_password("bo").await;
     let secret = installation.set_up(&bo).await;
     // A server with its own counters.
@@ -301,7 +301,7 @@ async fn wrong_codes_are_throttled() {
 #[tokio::test]
 async fn admin_resets_the_factor_of_another_person() {
     let installation = Installation::new().await;
-    installation.give_password(&installation.bo).await;
+    installation.post_password(&installation.bo).await;
     let (bo, session) = installation.by_password("bo").await;
     installation.set_up(&bo).await;
     installation.registers(&installation.bo).await;

@@ -48,7 +48,7 @@ impl Installation {
     ) -> Result<(), Problem> {
         let signature = Some(signature.clone());
         self.control
-            .give_signed_verdict(actor, id, VerdictKind::Approve, String::new(), signature)
+            .add_signed_verdict(actor, id, VerdictKind::Approve, String::new(), signature)
             .await
     }
 }

@@ -36,7 +36,7 @@
 //!
 //! [`admit`] is greedy and maximal for one claim. The SQL statement may choose other steps, because
 //! it limits by concurrency group before it limits by node. Both must meet two conditions: each
-//! step is admissible after those taken before ([`Taken::take`]), and SQL takes none only if
+//! step is admissible after those taken before ([`ClaimPlan::take`]), and SQL takes none only if
 //! [`admit`] does.
 //!
 //! An id that is missing from the view is never admitted.
@@ -478,7 +478,7 @@ impl fmt::Display for Reason {
 
 /// The steps that one claim takes, in order.
 pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
-    let mut claim = Taken::new(view, limits);
+    let mut claim = ClaimPlan::new(view, limits);
     let mut queues = queues(view);
     let mut picks = Vec::new();
     while picks.len() < limits.batch as usize && !claim.is_full() {
@@ -489,7 +489,7 @@ pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
                 queue.pop_first();
             }
         }
-        let turn = |(deployment, queue): (&DeploymentId, &BTreeSet<Place>)| {
+        let turn = |(deployment, queue): (&DeploymentId, &BTreeSet<QueuePosition>)| {
             let (priority, since, rank, id) = *queue.first()?;
             Some((priority, claim.runs_of(*deployment), since, rank, id))
         };
@@ -502,10 +502,10 @@ pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
 }
 
 /// Position of a step in the queue of its deployment.
-type Place = (Reverse<i32>, Moment, u32, StepId);
+type QueuePosition = (Reverse<i32>, Moment, u32, StepId);
 
-fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<Place>> {
-    let mut queues: BTreeMap<_, BTreeSet<Place>> = BTreeMap::new();
+fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<QueuePosition>> {
+    let mut queues: BTreeMap<_, BTreeSet<QueuePosition>> = BTreeMap::new();
     for (id, step) in view.steps.iter().filter(|(_, step)| step.state == StepState::Todo) {
         let position = (Reverse(step.priority), step.ready_since, step.rank, *id);
         queues.entry(step.concurrency_group.deployment).or_default().insert(position);
@@ -515,12 +515,12 @@ fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<Place>> {
 
 /// Every rule that prevents a step from starting now. Empty if a claim would take it first.
 pub fn why_not(view: &AdmissionView, limits: Limits, step: StepId) -> Vec<Reason> {
-    Taken::new(view, limits).reasons(step)
+    ClaimPlan::new(view, limits).reasons(step)
 }
 
 /// A view, and the steps that a claim has taken from it so far.
 #[derive(Debug)]
-pub struct Taken<'v> {
+pub struct ClaimPlan<'v> {
     view: &'v AdmissionView,
     limits: Limits,
     steps: BTreeSet<StepId>,
@@ -533,11 +533,11 @@ pub struct Taken<'v> {
     noderoles: BTreeMap<NoderoleId, StepId>,
     frozen: BTreeMap<NodeId, BTreeSet<StepId>>,
     down: BTreeMap<BudgetId, BTreeSet<NodeId>>,
-    /// See [`Taken::stuck_budgets`]. When the claim began.
+    /// See [`ClaimPlan::stuck_budgets`]. When the claim began.
     stuck: BTreeMap<BudgetId, usize>,
 }
 
-impl<'v> Taken<'v> {
+impl<'v> ClaimPlan<'v> {
     pub fn new(view: &'v AdmissionView, limits: Limits) -> Self {
         let mut claim = Self {
             view,

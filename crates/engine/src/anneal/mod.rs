@@ -47,9 +47,9 @@ mod waiting;
 mod world;
 
 pub use admission::{
-    AdmissionView, BudgetId, BudgetView, ConcurrencyGroupKey, ConcurrencyGroupLimit,
-    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepView, Taken, admit,
-    awaited_steps, why_not,
+    AdmissionView, BudgetId, BudgetView, ClaimPlan, ConcurrencyGroupKey, ConcurrencyGroupLimit,
+    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepView, admit, awaited_steps,
+    why_not,
 };
 pub use check::{CheckHistory, CheckedStep, judge_check};
 pub use state::{StepState, UnknownState};

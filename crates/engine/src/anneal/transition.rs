@@ -369,7 +369,7 @@ impl<'c> Propagation<'c> {
 
     fn finish(mut self) -> Result<Outcome, Stop> {
         while let Some(((_, id), touch)) = self.queue.pop_first() {
-            self.look(id, &touch)?;
+            self.visit(id, &touch)?;
         }
         if !self.missing.is_empty() {
             return Err(Stop::Missing(self.missing));
@@ -426,7 +426,7 @@ impl<'c> Propagation<'c> {
     }
 
     /// Visits a step after all its parents are final.
-    fn look(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
+    fn visit(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
         if let Some(committed) = touch.committed {
             if !self.has_loaded_parents(committed) {
                 return Ok(());

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn access_of_an_author_bars_within_the_cooling_period() {
+    fn author_access_bars_approval_while_cooling() {
         let mut access = Access::default();
         access.record(1, row(1, BO, ADA, 90, "link"));
         assert!(barred(&access, 101));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn access_of_author_and_reviewer_from_one_admin_bars() {
+    fn access_from_common_admin_bars_approval() {
         for (authors_at, judged, bars) in [(90, 101, true), (70, 101, false), (90, 125, false)] {
             let mut access = Access::default();
             access.record(1, row(1, ADA, CY, authors_at, "created"));

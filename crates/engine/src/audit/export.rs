@@ -505,7 +505,7 @@ impl Check {
             }
             Line::Audit(sealed) => {
                 if self.chain.first == 0 && sealed.seq != after + 1 {
-                    return Err(Broken::Place { wanted: after + 1, found: sealed.seq });
+                    return Err(Broken::Position { wanted: after + 1, found: sealed.seq });
                 }
                 self.chain.add(&sealed)?;
                 self.expect(&sealed)?;

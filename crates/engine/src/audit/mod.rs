@@ -60,7 +60,7 @@ pub enum Broken {
         "Entry {found} is in the place of entry {wanted}: entries are missing, duplicated or out \
          of order"
     )]
-    Place { wanted: u64, found: u64 },
+    Position { wanted: u64, found: u64 },
     #[error("Entry {0} does not link to the entry before it")]
     BrokenLink(u64),
     #[error("Entry {0} was altered: its text does not match its link")]
@@ -139,7 +139,7 @@ impl Chain {
         let is_first = self.first == 0;
         let wanted = if is_first { entry.seq.max(1) } else { self.last + 1 };
         if entry.seq != wanted {
-            return Err(Broken::Place { wanted, found: entry.seq });
+            return Err(Broken::Position { wanted, found: entry.seq });
         }
         // An export may begin later. Its first entry then has a previous link that is not known
         // here.

@@ -450,12 +450,12 @@ pub fn difference(
     }
     found.sort();
     let there = (new.deployments.len() + new.nodes.len())
-        .saturating_sub(changes.iter().filter(|c| is_there(c)).count());
+        .saturating_sub(changes.iter().filter(|c| exists(c)).count());
     found.unchanged = there;
     Ok(found)
 }
 
-fn is_there(change: &DocumentChange) -> bool {
+fn exists(change: &DocumentChange) -> bool {
     match change {
         DocumentChange::Deployment { new, .. } | DocumentChange::Node { new, .. } => new.is_some(),
     }

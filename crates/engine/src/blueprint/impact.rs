@@ -244,7 +244,7 @@ pub struct WaveGroup {
 impl WaveGroup {
     /// Whether this is the phantom node of a deployment.
     pub fn is_phantom(&self) -> bool {
-        self.first.first().is_some_and(|fqdn| phantom::stands_for(fqdn).is_some())
+        self.first.first().is_some_and(|fqdn| phantom::represented_deployment(fqdn).is_some())
     }
 }
 
@@ -606,7 +606,7 @@ fn lost(planned: &Planned<'_>, names: &Named<'_>) -> Vec<Loss> {
     }
     for node in &difference.nodes {
         // A phantom node is not a machine. If it is removed, its noderoles are listed instead.
-        if node.mark == Mark::Removed && phantom::stands_for(&node.fqdn).is_none() {
+        if node.mark == Mark::Removed && phantom::represented_deployment(&node.fqdn).is_none() {
             lost.push(Loss::Node { fqdn: node.fqdn.clone(), noderoles: node.noderoles.len() });
             continue;
         }
@@ -671,12 +671,12 @@ fn nodes(planned: &Planned<'_>) -> usize {
 }
 
 /// A noderole with its node.
-type Placed<'a> = (NodeId, &'a NoderoleKey, &'a NoderoleDoc);
+type NoderoleOnNode<'a> = (NodeId, &'a NoderoleKey, &'a NoderoleDoc);
 
 /// The noderoles that depend on others that run again or are removed, or whose parents change, and
 /// do not run themselves. They depend via hard edges, over any number of hops. Parents come before
 /// children. Noderoles without a run are not listed.
-pub fn below<'a>(planned: &Planned<'a>) -> Vec<Placed<'a>> {
+pub fn below<'a>(planned: &Planned<'a>) -> Vec<NoderoleOnNode<'a>> {
     let again = running(planned.projection)
         .filter(|step| step.change != StepChange::New)
         .map(|step| step.noderole);
@@ -693,7 +693,7 @@ pub fn below<'a>(planned: &Planned<'a>) -> Vec<Placed<'a>> {
         return Vec::new();
     }
     let own: BTreeSet<NoderoleId> = running(planned.projection).map(|step| step.noderole).collect();
-    let mut by_rank: BTreeMap<u32, Vec<Placed<'a>>> = BTreeMap::new();
+    let mut by_rank: BTreeMap<u32, Vec<NoderoleOnNode<'a>>> = BTreeMap::new();
     for (id, stored) in &planned.new.nodes {
         for (key, noderole) in
             stored.doc.noderoles.iter().filter(|(_, noderole)| !noderole.parents.is_empty())
@@ -762,14 +762,14 @@ pub fn placed(projection: &Projection) -> BTreeMap<StepId, u32> {
 
 /// The position of a step in the order.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct WavePosition {
     wave: u32,
     /// Whether it runs later than its parents allow, because its node is busy.
     queued: bool,
 }
 
-fn order(projection: &Projection) -> BTreeMap<StepId, Place> {
-    let mut placed: BTreeMap<StepId, Place> = BTreeMap::new();
+fn order(projection: &Projection) -> BTreeMap<StepId, WavePosition> {
+    let mut placed: BTreeMap<StepId, WavePosition> = BTreeMap::new();
     let instants: BTreeSet<StepId> =
         ordered(projection).filter(|step| step.instant).map(|step| step.id).collect();
     let mut taken: BTreeSet<(NodeId, u32)> = BTreeSet::new();
@@ -783,14 +783,14 @@ fn order(projection: &Projection) -> BTreeMap<StepId, Place> {
             .max()
             .unwrap_or(0);
         if instants.contains(&step.id) {
-            placed.insert(step.id, Place { wave: waits, queued: false });
+            placed.insert(step.id, WavePosition { wave: waits, queued: false });
             continue;
         }
         let mut wave = waits + 1;
         while step.run.exclusive && !taken.insert((step.node, wave)) {
             wave += 1;
         }
-        placed.insert(step.id, Place { wave, queued: wave > waits + 1 });
+        placed.insert(step.id, WavePosition { wave, queued: wave > waits + 1 });
     }
     placed
 }

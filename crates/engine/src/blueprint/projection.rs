@@ -31,8 +31,8 @@ use serde::{Deserialize, Serialize};
 use super::DocumentChange;
 use crate::canonical::{self, Hash};
 use crate::catalog::{
-    Catalog, CatalogError, ConcurrencyGroupMode, JigClass, Join, Needs, OnChange, OnError, Place,
-    Role, RunPolicy,
+    Catalog, CatalogError, ConcurrencyGroupMode, JigClass, Join, Needs, OnChange, OnError, Role,
+    RunLocation, RunPolicy,
 };
 use crate::cluster::{Blueprint, DeploymentRoleDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use crate::ids::{
@@ -117,7 +117,7 @@ pub enum StepChange {
 #[serde(rename_all = "snake_case")]
 pub enum RerunCause {
     /// The change requests the re-run.
-    Asked,
+    Requested,
     /// The content of the role changed.
     RoleChanged,
     /// The data of the noderole, or the deployment's data for the role, changed.
@@ -136,7 +136,7 @@ impl StepIntent {
     }
 
     /// Whether it runs on the node, or elsewhere for the node.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> RunLocation {
         self.run.place
     }
 
@@ -377,7 +377,7 @@ fn step_change(
 ) -> StepChange {
     let Some(before) = before else { return StepChange::New };
     if before.reruns != after.reruns {
-        return StepChange::Rerun(RerunCause::Asked);
+        return StepChange::Rerun(RerunCause::Requested);
     }
     if role.run.on_change == OnChange::Keep {
         return StepChange::Keep;

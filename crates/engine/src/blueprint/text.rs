@@ -93,8 +93,11 @@ impl Names {
         let noderoles: BTreeSet<_> =
             differences.iter().flat_map(|difference| parents(difference)).collect();
         self.noderoles.retain(|id, _| noderoles.contains(id));
-        let whole: BTreeSet<_> =
-            self.noderoles.values().filter_map(|place| phantom::stands_for(&place.fqdn)).collect();
+        let whole: BTreeSet<_> = self
+            .noderoles
+            .values()
+            .filter_map(|place| phantom::represented_deployment(&place.fqdn))
+            .collect();
         self.deployments.retain(|id, _| deployments.contains(id) || whole.contains(id));
         self
     }

@@ -221,7 +221,7 @@ pub struct RunPolicy {
     /// The state that its node must be in.
     pub needs: Needs,
     /// Whether the step runs on its node or on the worker.
-    pub place: Place,
+    pub place: RunLocation,
     /// Whether the step needs its node exclusively.
     pub exclusive: bool,
     /// The concurrency group that limits the step. By default, a group with the role's name and no
@@ -306,7 +306,7 @@ impl Default for RunPolicy {
     fn default() -> Self {
         Self {
             needs: Needs::Alive,
-            place: Place::On,
+            place: RunLocation::On,
             exclusive: true,
             concurrency_group: None,
             on_error: OnError::Descendants,
@@ -342,7 +342,7 @@ pub enum Needs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
+pub enum RunLocation {
     /// On the node, through its wrapper and ledger.
     #[default]
     On,
@@ -434,9 +434,9 @@ pub enum OnReturn {
 
 impl OnReturn {
     /// Whether an applied step keeps its result.
-    pub fn resumes(self, same_boot: bool) -> bool {
+    pub fn resumes(self, is_same_boot: bool) -> bool {
         match self {
-            Self::AfterRestart => same_boot,
+            Self::AfterRestart => is_same_boot,
             Self::Always => false,
             Self::Never => true,
         }
@@ -583,7 +583,7 @@ impl Role {
             attribs: Vec::new(),
             run: RunPolicy {
                 needs: Needs::Any,
-                place: Place::For,
+                place: RunLocation::For,
                 exclusive: false,
                 ..RunPolicy::default()
             },

@@ -249,7 +249,7 @@ impl Skeleton {
             .filter(|parent| !items.contains_key(parent))
             .collect();
         for id in outside {
-            let found = self.place(id).and_then(|(node, key)| self.item(*node, key));
+            let found = self.location(id).and_then(|(node, key)| self.item(*node, key));
             items.extend(found.map(|item| (item.id, item)));
         }
         items.into_values().collect()

@@ -22,7 +22,7 @@ pub fn fqdn(deployment: DeploymentId) -> Fqdn {
 }
 
 /// The deployment that a phantom of this name represents; `None` if the node is a machine.
-pub fn stands_for(fqdn: &Fqdn) -> Option<DeploymentId> {
+pub fn represented_deployment(fqdn: &Fqdn) -> Option<DeploymentId> {
     let digits = fqdn.as_str().strip_suffix(DOMAIN)?.strip_prefix("d-")?;
     Uuid::try_parse(digits).ok().map(DeploymentId)
 }
@@ -35,13 +35,13 @@ pub fn is_reserved(fqdn: &Fqdn) -> bool {
 /// The display name of a node where its domain is known: a machine's first label, or a phantom's
 /// deployment.
 pub fn called(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
-    stands_for(fqdn).map_or_else(|| fqdn.short().into(), |id| whole(name(id)))
+    represented_deployment(fqdn).map_or_else(|| fqdn.short().into(), |id| whole(name(id)))
 }
 
 /// The display name of a node where its domain is not known: a machine's full name, or a phantom's
 /// deployment.
 pub fn in_full(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
-    stands_for(fqdn).map_or_else(|| fqdn.as_str().into(), |id| whole(name(id)))
+    represented_deployment(fqdn).map_or_else(|| fqdn.as_str().into(), |id| whole(name(id)))
 }
 
 /// The prefix of a phantom's name in commands and files.
@@ -50,7 +50,7 @@ const PREFIX: &str = "phantom:";
 /// The name of a node in commands and files: a machine's full name, or `phantom:web` for the phantom
 /// of the deployment web.
 pub fn name(fqdn: &Fqdn, name: impl FnOnce(DeploymentId) -> Option<String>) -> Cow<'_, str> {
-    let phantom = stands_for(fqdn).and_then(name).map(|name| named(&name).into());
+    let phantom = represented_deployment(fqdn).and_then(name).map(|name| named(&name).into());
     phantom.unwrap_or_else(|| fqdn.as_str().into())
 }
 
@@ -77,7 +77,7 @@ mod tests {
         let web = DeploymentId(Uuid::from_u128(7));
         let (phantom, machine) = (fqdn(web), Fqdn::parse("n1.example.com").unwrap());
         let names = |id: DeploymentId| (id == web).then(|| "web".to_owned());
-        assert_eq!(stands_for(&phantom), Some(web));
+        assert_eq!(represented_deployment(&phantom), Some(web));
         assert_eq!(called(&phantom, names), "web as a whole");
         assert_eq!(in_full(&phantom, |_| None), "the deployment as a whole");
         assert_eq!(
@@ -96,7 +96,7 @@ mod tests {
         for name in
             ["d-1.phantom.gantry.internal", "phantom.gantry.internal", "d-00.phantom.example.com"]
         {
-            assert_eq!(stands_for(&Fqdn::parse(name).unwrap()), None, "{name}");
+            assert_eq!(represented_deployment(&Fqdn::parse(name).unwrap()), None, "{name}");
         }
         assert!(is_reserved(&Fqdn::parse("x.phantom.gantry.internal").unwrap()));
     }

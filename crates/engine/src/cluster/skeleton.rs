@@ -260,7 +260,7 @@ impl Skeleton {
     }
 
     /// The node and key of a noderole.
-    pub fn place(&self, id: NoderoleId) -> Option<&(NodeId, NoderoleKey)> {
+    pub fn location(&self, id: NoderoleId) -> Option<&(NodeId, NoderoleKey)> {
         self.places.get(&id)
     }
 

@@ -37,7 +37,7 @@ pub fn unfit<'a>(
     let whole = if below.is_null() { own.clone() } else { merge(below, own)? };
     let mut found: Vec<SchemaError> = Vec::new();
     for attrib in expected {
-        if let Some(misfit) = in_the_way(own, &attrib) {
+        if let Some(misfit) = obstructing_value(own, &attrib) {
             if !found.contains(&misfit) {
                 found.push(misfit);
             }
@@ -65,7 +65,7 @@ fn parent(path: &str) -> &str {
 
 /// A value above the attribute's path that is not an object. Such an entry hides the attribute
 /// permanently.
-fn in_the_way(own: &Value, attrib: &Expected<'_>) -> Option<SchemaError> {
+fn obstructing_value(own: &Value, attrib: &Expected<'_>) -> Option<SchemaError> {
     let mut at = "";
     loop {
         let rest = attrib.path.get(at.len() + 1..)?;

@@ -156,16 +156,16 @@ pub(super) mod tests {
             prop_assert_eq!(merge(&once, &b).unwrap(), once);
             // A value that is not an object discards everything below it, so grouping matters only
             // if one is in the middle.
-            if a.is_object() == b.is_object() && !holds_plain(&b) {
+            if a.is_object() == b.is_object() && !has_plain_value(&b) {
                 let right = merge(&a, &merge(&b, &c).unwrap()).unwrap();
                 prop_assert_eq!(left, right);
             }
         }
     }
 
-    fn holds_plain(value: &Value) -> bool {
+    fn has_plain_value(value: &Value) -> bool {
         match value {
-            Value::Object(map) if !is_reference(value) => map.values().any(holds_plain),
+            Value::Object(map) if !is_reference(value) => map.values().any(has_plain_value),
             _ => true,
         }
     }

@@ -19,7 +19,7 @@
 //!   value. No function here outputs the secret's value.
 //! * Depth is checked ([`MAX_DEPTH`]) before any recursion, so no document can exhaust the stack.
 //!   Size ([`MAX_BYTES`]) is checked on entry ([`check`]), and for the merged input of a run
-//!   ([`check_seen`]).
+//!   ([`check_visible`]).
 //!
 //! An absent value and `null` differ: `null` is a value that users may set. Only for a whole layer,
 //! such as a role without a template, does `null` mean an empty layer.
@@ -30,12 +30,12 @@ use crate::{canonical, text};
 
 mod diff;
 pub mod fit;
-pub mod kept;
 mod layers;
 mod merge;
 pub mod number;
 mod reads;
 mod rebase;
+pub mod retention;
 pub mod schema;
 pub mod secret;
 pub mod surroundings;
@@ -181,7 +181,7 @@ fn at_most(value: &Value, limit: usize) -> Result<(), DataError> {
 ///
 /// # Errors
 /// [`DataError::TooLarge`], [`DataError::NotCanonical`].
-pub fn check_seen(value: &Value) -> Result<(), DataError> {
+pub fn check_visible(value: &Value) -> Result<(), DataError> {
     at_most(value, MAX_RUN_INPUT_BYTES)
 }
 
@@ -414,8 +414,10 @@ mod tests {
         check(&json!({"k": "x".repeat(MAX_BYTES - overhead)})).unwrap();
         let error = check(&json!({"k": "x".repeat(MAX_BYTES - overhead + 1)})).unwrap_err();
         assert_eq!(error, DataError::TooLarge { size: MAX_BYTES + 1, limit: MAX_BYTES });
-        check_seen(&json!({"k": "x".repeat(MAX_RUN_INPUT_BYTES - overhead)})).unwrap();
-        assert!(check_seen(&json!({"k": "x".repeat(MAX_RUN_INPUT_BYTES - overhead + 1)})).is_err());
+        check_visible(&json!({"k": "x".repeat(MAX_RUN_INPUT_BYTES - overhead)})).unwrap();
+        assert!(
+            check_visible(&json!({"k": "x".repeat(MAX_RUN_INPUT_BYTES - overhead + 1)})).is_err()
+        );
     }
 
     #[test]

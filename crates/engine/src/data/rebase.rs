@@ -129,7 +129,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_sided_changes_win_and_order_does_not_matter(
+        fn one_sided_changes_win_in_any_order(
             base in document(), mine in document(), theirs in document(),
         ) {
             prop_assert_eq!(rebase(&base, &mine, &base), Ok((mine.clone(), vec![])));

@@ -146,7 +146,7 @@ pub struct Omitted {
 
 /// An ancestor of a run's step, with its node.
 #[derive(Debug, Clone)]
-pub struct Carried<'a> {
+pub struct VisibleAncestor<'a> {
     pub node: NodeId,
     pub name: Fqdn,
     /// Whether the node is a phantom.
@@ -170,7 +170,7 @@ pub fn surroundings(
     node: OwnNode,
     results: Vec<AttemptResult>,
     more: usize,
-    carried: &[Carried<'_>],
+    carried: &[VisibleAncestor<'_>],
 ) -> Result<RunContext, DataError> {
     let mut left_out = Omitted::default();
     let mut node = node;
@@ -224,8 +224,8 @@ fn bounded(mut results: Vec<AttemptResult>, left_out: &mut usize) -> Vec<Attempt
     kept
 }
 
-fn peers(carried: &[Carried<'_>], left_out: &mut Omitted) -> Result<Vec<Peer>, DataError> {
-    let mut nearest_first: Vec<&Carried<'_>> = carried.iter().collect();
+fn peers(carried: &[VisibleAncestor<'_>], left_out: &mut Omitted) -> Result<Vec<Peer>, DataError> {
+    let mut nearest_first: Vec<&VisibleAncestor<'_>> = carried.iter().collect();
     nearest_first.sort_by(|a, b| {
         (a.distance, &a.name, &a.role, a.instance).cmp(&(b.distance, &b.name, &b.role, b.instance))
     });
@@ -308,10 +308,10 @@ mod tests {
         distance: u32,
         data: &'a Value,
         output: &'a Value,
-    ) -> Carried<'a> {
+    ) -> VisibleAncestor<'a> {
         let own = OwnData { user: data, ..OwnData::NONE };
         let step = StepId(Uuid::from_u128(node * 100 + u128::from(distance)));
-        Carried {
+        VisibleAncestor {
             node: NodeId(Uuid::from_u128(node)),
             name: Fqdn::parse(&format!("n{node}.rack.example")).unwrap(),
             phantom: false,
@@ -361,13 +361,14 @@ mod tests {
     fn omissions_are_counted_and_addresses_precede_data() {
         let large = json!({"blob": "x".repeat(MAX_NODE_DATA_BYTES / 2)});
         let none = Value::Null;
-        let all: Vec<Carried<'_>> = (2..6).map(|n| carried(n, "app", 1, &large, &none)).collect();
+        let all: Vec<VisibleAncestor<'_>> =
+            (2..6).map(|n| carried(n, "app", 1, &large, &none)).collect();
         let made = surroundings(own(), vec![], 3, &all).unwrap();
         assert_eq!(made.nodes.len(), 4);
         assert_eq!(made.nodes.iter().filter(|n| n.roles[0].data.is_some()).count(), 1);
         assert_eq!(made.omitted, Omitted { data: 3, results: 3, ..Omitted::default() });
 
-        let many: Vec<Carried<'_>> =
+        let many: Vec<VisibleAncestor<'_>> =
             (0..NODES as u128 + 5).map(|n| carried(n + 2, "app", 1, &none, &none)).collect();
         let made = surroundings(own(), vec![], 0, &many).unwrap();
         assert_eq!((made.nodes.len(), made.omitted.nodes), (NODES, 5));

@@ -23,7 +23,7 @@ pub struct DiscussionAccess {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum NoVoice {
+pub enum DiscussionDenied {
     /// The account has read-only access.
     #[error(
         "Your account has read-only access. To write here, you need the operator or the reviewer \
@@ -44,21 +44,25 @@ pub enum NoVoice {
 /// Whether a person may open a thread, reply, or reopen a resolved thread.
 ///
 /// # Errors
-/// [`NoVoice`] with the reason.
-pub fn may_write(access: DiscussionAccess, open: bool) -> Result<(), NoVoice> {
+/// [`DiscussionDenied`] with the reason.
+pub fn may_write(access: DiscussionAccess, open: bool) -> Result<(), DiscussionDenied> {
     if !access.writes {
-        return Err(NoVoice::Viewer);
+        return Err(DiscussionDenied::Viewer);
     }
-    if open { Ok(()) } else { Err(NoVoice::Closed) }
+    if open { Ok(()) } else { Err(DiscussionDenied::Closed) }
 }
 
 /// Whether a person may resolve a thread that `opener` opened.
 ///
 /// # Errors
-/// [`NoVoice`] with the reason.
-pub fn may_resolve(access: DiscussionAccess, opener: PersonId, open: bool) -> Result<(), NoVoice> {
+/// [`DiscussionDenied`] with the reason.
+pub fn may_resolve(
+    access: DiscussionAccess,
+    opener: PersonId,
+    open: bool,
+) -> Result<(), DiscussionDenied> {
     may_write(access, open)?;
-    if access.person == opener || access.reviews { Ok(()) } else { Err(NoVoice::NotYours) }
+    if access.person == opener || access.reviews { Ok(()) } else { Err(DiscussionDenied::NotYours) }
 }
 
 #[cfg(test)]
@@ -73,10 +77,10 @@ mod tests {
         let reviewer = DiscussionAccess { person: bo, writes: true, reviews: true };
         let viewer = DiscussionAccess { person: bo, writes: false, reviews: false };
         assert_eq!(may_write(author, true), Ok(()));
-        assert_eq!(may_resolve(author, bo, true), Err(NoVoice::NotYours));
+        assert_eq!(may_resolve(author, bo, true), Err(DiscussionDenied::NotYours));
         assert_eq!(may_resolve(author, ada, true), Ok(()));
         assert_eq!(may_resolve(reviewer, ada, true), Ok(()));
-        assert_eq!(may_resolve(reviewer, bo, false), Err(NoVoice::Closed));
-        assert_eq!(may_write(viewer, true), Err(NoVoice::Viewer));
+        assert_eq!(may_resolve(reviewer, bo, false), Err(DiscussionDenied::Closed));
+        assert_eq!(may_write(viewer, true), Err(DiscussionDenied::Viewer));
     }
 }

@@ -25,10 +25,10 @@
 //! * No thread of its discussion is open ([`discussion`]).
 
 pub mod access;
+pub mod contacts;
 pub mod discussion;
 pub mod review_status;
 pub mod signature;
-pub mod who;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,7 +40,7 @@ use crate::counting::many;
 use crate::ids::{DeploymentId, PersonId, PolicyNumber, ReviewId};
 use crate::text::sentence;
 use access::Access;
-use who::{Helpers, NAMED, ignored_objectors, named};
+use contacts::{ActionContacts, NAMED, ignored_objectors, named};
 
 /// Maximum number of approvals that a policy can require.
 pub const MAX_APPROVALS: u32 = 20;
@@ -236,16 +236,18 @@ impl Policy {
 
     /// The differences to another policy, in a fixed order.
     pub fn changes(&self, other: &Self) -> Vec<PolicyChange> {
-        let every =
-            |policy: &Self| Asks { own: Some(policy.approvals), approvals: policy.approvals };
-        let of = |policy: &Self, risk: Risk| Asks {
+        let every = |policy: &Self| RequiredApprovals {
+            own: Some(policy.approvals),
+            approvals: policy.approvals,
+        };
+        let of = |policy: &Self, risk: Risk| RequiredApprovals {
             own: policy.by_risk.get(&risk).copied(),
             approvals: policy.approvals_for(&[risk].into()),
         };
         let every = PolicyChange {
             part: PolicySetting::AllChanges,
-            old: Demand::Asks(every(self)),
-            new: Demand::Asks(every(other)),
+            old: Demand::RequiredApprovals(every(self)),
+            new: Demand::RequiredApprovals(every(other)),
         };
         let cooling = PolicyChange {
             part: PolicySetting::Cooling,
@@ -255,8 +257,8 @@ impl Policy {
         let risks = self.by_risk.keys().chain(other.by_risk.keys()).collect::<BTreeSet<_>>();
         let risks = risks.into_iter().map(|risk| PolicyChange {
             part: PolicySetting::Risk(*risk),
-            old: Demand::Asks(of(self, *risk)),
-            new: Demand::Asks(of(other, *risk)),
+            old: Demand::RequiredApprovals(of(self, *risk)),
+            new: Demand::RequiredApprovals(of(other, *risk)),
         });
         let signed = self.signed.symmetric_difference(&other.signed).map(|rule| PolicyChange {
             part: PolicySetting::Signed(*rule),
@@ -294,14 +296,14 @@ impl Policy {
 /// The number of approvals that a policy requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Asks {
+pub struct RequiredApprovals {
     /// The number that the policy sets for this case itself; null if it sets none.
     pub own: Option<u32>,
     /// The number that applies, including the requirement for every change.
     pub approvals: u32,
 }
 
-impl fmt::Display for Asks {
+impl fmt::Display for RequiredApprovals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { own, approvals } = self;
         match own {
@@ -328,7 +330,7 @@ pub enum PolicySetting {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Demand {
     /// A number of approvals.
-    Asks(Asks),
+    RequiredApprovals(RequiredApprovals),
     Hours(u32),
     /// Whether something is required.
     Needed(bool),
@@ -337,7 +339,7 @@ pub enum Demand {
 impl fmt::Display for Demand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Asks(asks) => asks.fmt(f),
+            Self::RequiredApprovals(asks) => asks.fmt(f),
             Self::Hours(hours) => f.write_str(&many(*hours, "hour")),
             Self::Needed(true) => f.write_str("required"),
             Self::Needed(false) => f.write_str("not required"),
@@ -357,7 +359,9 @@ impl PolicyChange {
     /// Whether the new policy requires less.
     pub fn is_weaker(&self) -> bool {
         match (self.old, self.new) {
-            (Demand::Asks(old), Demand::Asks(new)) => new.approvals < old.approvals,
+            (Demand::RequiredApprovals(old), Demand::RequiredApprovals(new)) => {
+                new.approvals < old.approvals
+            }
             (Demand::Hours(old), Demand::Hours(new)) => new < old,
             (Demand::Needed(old), Demand::Needed(new)) => old && !new,
             _ => false,
@@ -512,7 +516,7 @@ pub struct Facts {
     /// The author of each unresolved thread, on any version of the proposal.
     pub open_threads: Vec<String>,
     /// People who can fix rules that no verdict fixes. For messages only; no decision uses it.
-    pub helpers: Helpers,
+    pub helpers: ActionContacts,
 }
 
 /// Valid signatures of verdicts.
@@ -889,7 +893,7 @@ mod tests {
             access: Access::default(),
             signing: None,
             open_threads: Vec::new(),
-            helpers: Helpers::default(),
+            helpers: ActionContacts::default(),
         }
     }
 

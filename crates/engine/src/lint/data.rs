@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::order::ancestors;
-use super::{Found, Look};
+use super::{CheckFindings, LintContext};
 use crate::blueprint::secret_uses::{SecretChange, secret_changes};
 use crate::cluster::{Connection, NodeDoc, NoderoleKey};
 use crate::data::schema::misfits;
@@ -15,7 +15,7 @@ use crate::data::{self, Change, ChangeKind, secret};
 use crate::ids::{NodeId, NoderoleId};
 
 /// The reviewed data of a noderole: the deployment's data for the role, with its own data on top.
-fn reviewed(context: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value> {
+fn reviewed(context: &LintContext<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Value> {
     let noderole = node.noderoles.get(key)?;
     let shared = context
         .planned()
@@ -29,7 +29,7 @@ fn reviewed(context: &Look<'_>, node: &NodeDoc, key: &NoderoleKey) -> Option<Val
     }
 }
 
-pub(super) fn schema_mismatch(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn schema_mismatch(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in &context.planned().projection.steps {
         let Some(role) =
             context.role(step.role).filter(|role| role.attribs.iter().any(|a| a.schema.is_some()))
@@ -90,7 +90,7 @@ struct WrittenValue<'a> {
 }
 
 /// Every added or changed value, read from the documents because the difference masks some.
-fn written<'a>(context: &Look<'a>) -> Vec<WrittenValue<'a>> {
+fn written<'a>(context: &LintContext<'a>) -> Vec<WrittenValue<'a>> {
     let planned = context.subject.planned;
     let values =
         |changes: &'a [Change], data: &'a Value, at: String, noderole: Option<NoderoleId>| {
@@ -119,7 +119,7 @@ fn written<'a>(context: &Look<'a>) -> Vec<WrittenValue<'a>> {
         let Some(stored) = planned.new.nodes.get(&node.id) else { continue };
         for noderole in &node.noderoles {
             let Some(doc) = stored.doc.noderoles.get(&noderole.noderole) else { continue };
-            let place = context.place(node.id, &noderole.noderole);
+            let place = context.location(node.id, &noderole.noderole);
             all.extend(values(&noderole.data, &doc.data, place, Some(noderole.id)));
         }
     }
@@ -148,8 +148,8 @@ const SECRET_REMEDY: &str = "Store it as a secret and refer to it with {\"$secre
                             in plain text";
 
 fn report_values(
-    context: &Look<'_>,
-    findings: &mut Found,
+    context: &LintContext<'_>,
+    findings: &mut CheckFindings,
     remedy: &str,
     judge: impl Fn(&str, &Value) -> Option<&'static str>,
 ) {
@@ -167,7 +167,7 @@ fn report_values(
     }
 }
 
-pub(super) fn plain_secret(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn plain_secret(context: &LintContext<'_>, findings: &mut CheckFindings) {
     report_values(context, findings, SECRET_REMEDY, |_, value| secret_format(value.as_str()?));
 }
 
@@ -190,7 +190,7 @@ fn secret_format(text: &str) -> Option<&'static str> {
     token.then_some("contains an access token")
 }
 
-pub(super) fn invalid_secret_reference(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn invalid_secret_reference(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let remedy = r#"Write {"$secret": "name", "version": 1} with both keys and no others"#;
     report_values(context, findings, remedy, |_, value| {
         (secret::is_reference(value) && secret::reference(value).is_none())
@@ -209,8 +209,8 @@ pub(super) fn invalid_secret_reference(context: &Look<'_>, findings: &mut Found)
 
 /// Reports on each secret that data starts to use with this change.
 fn begun(
-    context: &Look<'_>,
-    findings: &mut Found,
+    context: &LintContext<'_>,
+    findings: &mut CheckFindings,
     judge: impl Fn(&SecretChange) -> Option<(String, String)>,
 ) {
     for change in secret_changes(context.planned()).iter().filter(|change| change.is_new_to_runs())
@@ -223,7 +223,7 @@ fn begun(
 }
 
 /// A secret is a node key if workers report it as one or a node's connection uses it.
-pub(super) fn node_key_as_data(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn node_key_as_data(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let keys = OnceCell::new();
     let of_nodes = || -> BTreeSet<&str> {
         let docs = context.planned().new.nodes.values().map(|stored| &stored.doc);
@@ -246,7 +246,7 @@ pub(super) fn node_key_as_data(context: &Look<'_>, findings: &mut Found) {
     });
 }
 
-pub(super) fn unusable_secret(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn unusable_secret(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let Some(known) = context.subject.secrets else { return };
     begun(context, findings, |SecretChange { secret, deployment, inherited, .. }| {
         let file = format!("{}/secret.toml", secret.name);
@@ -304,7 +304,7 @@ pub(super) fn unusable_secret(context: &Look<'_>, findings: &mut Found) {
     });
 }
 
-pub(super) fn suspected_secret(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn suspected_secret(context: &LintContext<'_>, findings: &mut CheckFindings) {
     report_values(context, findings, SECRET_REMEDY, |path, value| {
         let text =
             value.as_str().filter(|text| !text.is_empty() && secret_format(text).is_none())?;
@@ -334,7 +334,7 @@ fn has_secret_name(path: &str) -> bool {
     ends.iter().any(|end| name.ends_with(end))
 }
 
-pub(super) fn shared_key(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn shared_key(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let mut touched: BTreeMap<NodeId, BTreeSet<&NoderoleKey>> = BTreeMap::new();
     for step in &context.planned().projection.steps {
         touched.entry(step.node).or_default().insert(&step.key);

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, Look, Reviewers};
+use super::{CheckFindings, LintContext, Reviewers};
 use crate::blueprint::difference::Mark;
 use crate::blueprint::impact::risks;
 use crate::catalog::version::order;
@@ -13,7 +13,7 @@ use crate::counting::many;
 use crate::gate::{Demand, PolicySetting, Risk};
 use crate::ids::{DeploymentId, NoderoleId};
 
-pub(super) fn node_outside_deployment(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn node_outside_deployment(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let new = context.planned().new;
     for node in context.planned().difference.nodes.iter().filter_map(|node| new.nodes.get(&node.id))
     {
@@ -38,7 +38,7 @@ pub(super) fn node_outside_deployment(context: &Look<'_>, findings: &mut Found) 
     }
 }
 
-pub(super) fn mixed_policy_change(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn mixed_policy_change(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let Some((before, after)) = context.subject.policy else { return };
     let Some(weaker) = before.weakened_settings(after) else { return };
     if context.planned().difference.is_empty() {
@@ -52,13 +52,17 @@ pub(super) fn mixed_policy_change(context: &Look<'_>, findings: &mut Found) {
 /// The change must also pass under its new policy. Its authors therefore do not count toward the
 /// approvals for every change and for this change's risks. Other people can propose changes with
 /// other risks.
-pub(super) fn unsatisfiable_policy(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn unsatisfiable_policy(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let Some((before, after)) = context.subject.policy else { return };
     let Reviewers { all, others } = context.subject.reviewers;
     let carried = risks(context.planned());
     // A policy that requires less than before is a step toward one that can be met.
     for change in before.changes(after) {
-        let (Demand::Asks(old), Demand::Asks(new)) = (change.old, change.new) else { continue };
+        let (Demand::RequiredApprovals(old), Demand::RequiredApprovals(new)) =
+            (change.old, change.new)
+        else {
+            continue;
+        };
         if new.approvals <= old.approvals {
             continue;
         }
@@ -89,7 +93,7 @@ pub(super) fn unsatisfiable_policy(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn weaker_policy(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn weaker_policy(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let Some((before, after)) = context.subject.policy else { return };
     let Some(weaker) = before.weakened_settings(after) else { return };
     let what = format!("The policy would require less for later changes ({weaker})");
@@ -100,7 +104,7 @@ pub(super) fn weaker_policy(context: &Look<'_>, findings: &mut Found) {
     );
 }
 
-pub(super) fn older_barclamp(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn older_barclamp(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for deployment in &context.planned().difference.deployments {
         let Some(stored) = context.planned().new.deployments.get(&deployment.id) else { continue };
         let written = deployment.barclamps.iter().filter(|barclamp| barclamp.mark != Mark::Removed);
@@ -125,7 +129,7 @@ pub(super) fn older_barclamp(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn role_version_mismatch(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn role_version_mismatch(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for deployment in &context.planned().difference.deployments {
         let Some(stored) = context.planned().new.deployments.get(&deployment.id) else { continue };
         for (name, role) in &stored.doc.roles {
@@ -152,7 +156,7 @@ pub(super) fn role_version_mismatch(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn emptied_deployment(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn emptied_deployment(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let difference = context.planned().difference;
     let vacated = difference.nodes.iter().filter_map(|node| node.moved.and_then(|(from, _)| from));
     let gone = difference
@@ -186,7 +190,7 @@ fn is_used(blueprint: &Blueprint, deployment: DeploymentId) -> bool {
     })
 }
 
-pub(super) fn moved_from_dependents(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn moved_from_dependents(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let new = context.planned().new;
     let mut moving: BTreeMap<NoderoleId, (crate::ids::NodeId, DeploymentId)> = BTreeMap::new();
     for node in context.planned().difference.nodes.iter().filter(|node| node.mark == Mark::Changed)
@@ -207,7 +211,7 @@ pub(super) fn moved_from_dependents(context: &Look<'_>, findings: &mut Found) {
             for (node, to) in
                 served.filter(|(node, to)| node != id && !new.is_within(stored.doc.deployment, *to))
             {
-                users.entry((*node, *to)).or_default().insert(context.place(*id, key));
+                users.entry((*node, *to)).or_default().insert(context.location(*id, key));
             }
         }
     }

@@ -143,7 +143,7 @@ macro_rules! checks {
                 match self { $(Self::$name => Level::$level,)* }
             }
 
-            fn run(self, look: &Look<'_>, found: &mut Found) {
+            fn run(self, look: &LintContext<'_>, found: &mut CheckFindings) {
                 match self { $(Self::$name => $run(look, found),)* }
             }
         }
@@ -217,23 +217,23 @@ checks! {
 
 /// All findings of a change, errors first.
 pub fn lint(subject: &Subject<'_>, impact: &Impact) -> Vec<Finding> {
-    look(subject, Some(impact), |_| true)
+    run_checks(subject, Some(impact), |_| true)
 }
 
 /// Only the errors. The gate checks them again at commit.
 pub fn errors(subject: &Subject<'_>) -> Vec<Finding> {
-    look(subject, None, |check| check.level() == Level::Error)
+    run_checks(subject, None, |check| check.level() == Level::Error)
 }
 
-fn look(
+fn run_checks(
     subject: &Subject<'_>,
     impact: Option<&Impact>,
     wanted: impl Fn(Check) -> bool,
 ) -> Vec<Finding> {
-    let look = Look { subject, impact, members: OnceCell::new() };
+    let look = LintContext { subject, impact, members: OnceCell::new() };
     let mut findings = Vec::new();
     for check in Check::ALL.iter().copied().filter(|check| wanted(*check)) {
-        let mut found = Found { check, findings: Vec::new(), more: 0 };
+        let mut found = CheckFindings { check, findings: Vec::new(), more: 0 };
         check.run(&look, &mut found);
         found.close(&mut findings);
     }
@@ -244,13 +244,13 @@ fn look(
 type NoderoleCounts = BTreeMap<(DeploymentId, Hash), usize>;
 
 /// The input with indexes that the checks share.
-struct Look<'a> {
+struct LintContext<'a> {
     subject: &'a Subject<'a>,
     impact: Option<&'a Impact>,
     members: OnceCell<NoderoleCounts>,
 }
 
-impl<'a> Look<'a> {
+impl<'a> LintContext<'a> {
     fn planned(&self) -> &Planned<'a> {
         &self.subject.planned
     }
@@ -284,7 +284,7 @@ impl<'a> Look<'a> {
         )
     }
 
-    fn place(&self, node: NodeId, key: &NoderoleKey) -> String {
+    fn location(&self, node: NodeId, key: &NoderoleKey) -> String {
         format!("{key} on {}", self.fqdn(node))
     }
 
@@ -304,26 +304,26 @@ impl<'a> Look<'a> {
 }
 
 /// The findings of one check.
-struct Found {
+struct CheckFindings {
     check: Check,
     findings: Vec<Finding>,
     more: usize,
 }
 
-impl Found {
+impl CheckFindings {
     fn add(&mut self, at: impl Into<String>, what: impl Into<String>, remedy: impl Into<String>) {
         self.push(at.into(), None, what.into(), remedy.into());
     }
 
     fn add_noderole(
         &mut self,
-        look: &Look<'_>,
+        look: &LintContext<'_>,
         place: (NodeId, &NoderoleKey),
         what: impl Into<String>,
         remedy: impl Into<String>,
     ) {
         let (node, key) = place;
-        self.push(look.place(node, key), Some(key.id(node)), what.into(), remedy.into());
+        self.push(look.location(node, key), Some(key.id(node)), what.into(), remedy.into());
     }
 
     fn push(&mut self, at: String, noderole: Option<NoderoleId>, what: String, remedy: String) {

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, Look};
+use super::{CheckFindings, LintContext};
 use crate::cluster::{EdgeKind, NodeDoc, NoderoleKey};
 use crate::ids::NoderoleId;
 use crate::walk::reachable;
 
-pub(super) fn broken(context: &Look<'_>, found: &mut Found) {
+pub(super) fn broken(context: &LintContext<'_>, found: &mut CheckFindings) {
     let ranks: BTreeMap<NoderoleId, u32> =
         context.planned().projection.steps.iter().map(|step| (step.noderole, step.rank)).collect();
     let removed: BTreeSet<NoderoleId> =
@@ -48,7 +48,11 @@ pub(super) fn broken(context: &Look<'_>, found: &mut Found) {
 }
 
 /// Reports unchanged noderoles that wait for a removed one.
-fn check_orphans(context: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut Found) {
+fn check_orphans(
+    context: &LintContext<'_>,
+    removed: &BTreeSet<NoderoleId>,
+    found: &mut CheckFindings,
+) {
     if removed.is_empty() {
         return;
     }
@@ -70,7 +74,7 @@ fn check_orphans(context: &Look<'_>, removed: &BTreeSet<NoderoleId>, found: &mut
     }
 }
 
-pub(super) fn contradicting_edges(context: &Look<'_>, found: &mut Found) {
+pub(super) fn contradicting_edges(context: &LintContext<'_>, found: &mut CheckFindings) {
     let new = context.planned().new;
     let nodes: BTreeSet<_> = context.running().map(|step| step.node).collect();
     for node in nodes.into_iter().filter_map(|id| new.nodes.get(&id)).map(|stored| &*stored.doc) {

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, Look};
+use super::{CheckFindings, LintContext};
 use crate::blueprint::projection::StepChange;
 use crate::catalog::Role;
 use crate::cluster::{NodeDoc, NoderoleKey};
 use crate::ids::{NodeId, RoleName};
 
 /// The nodes that the change writes, in their new state.
-fn changed_nodes<'a>(context: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
+fn changed_nodes<'a>(context: &LintContext<'a>) -> impl Iterator<Item = &'a NodeDoc> {
     let new = context.subject.planned.new;
     context
         .subject
@@ -21,7 +21,7 @@ fn changed_nodes<'a>(context: &Look<'a>) -> impl Iterator<Item = &'a NodeDoc> {
         .map(|stored| &*stored.doc)
 }
 
-pub(super) fn conflicting_roles(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn conflicting_roles(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for node in changed_nodes(context) {
         let carried: Vec<(&NoderoleKey, &Role)> = node
             .noderoles
@@ -53,7 +53,7 @@ pub(super) fn conflicting_roles(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn is_abstract(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn is_abstract(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in &context.planned().projection.steps {
         if context.role(step.role).is_some_and(|role| role.flags.is_abstract) {
             let remedy = "Bind a role that provides it instead";
@@ -67,7 +67,7 @@ pub(super) fn is_abstract(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn unused_service(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn unused_service(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let is_unused = |step: &&crate::blueprint::projection::StepIntent| {
         step.change == StepChange::New
             && step.parents.is_empty()
@@ -94,7 +94,7 @@ pub(super) fn unused_service(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn cluster_size(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn cluster_size(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let bound = context
         .running()
         .filter(|step| step.change == StepChange::New)

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Found, Look};
+use super::{CheckFindings, LintContext};
 use crate::blueprint::impact::{placed, reason};
 use crate::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use crate::catalog::{JigClass, OnInput, Role};
 use crate::counting::{either, many};
 use crate::ids::JigName;
 
-pub(super) fn unknown_jig(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn unknown_jig(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running() {
         if let JigClass::Other(class) = &step.jig_class {
             let what = format!(
@@ -26,7 +26,7 @@ pub(super) fn unknown_jig(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn inactive_jig(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn inactive_jig(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let switched = |jig: &JigName| {
         let last =
             context.subject.planned.effects.jigs.iter().rev().find(|switch| switch.jig == *jig);
@@ -50,7 +50,7 @@ pub(super) fn inactive_jig(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn nothing_to_run(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn nothing_to_run(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let mut counts: BTreeMap<_, usize> = BTreeMap::new();
     for step in context.running().filter(|step| step.action.is_run()) {
         if context.role(step.role).is_some_and(Role::lacks_scripts) {
@@ -70,7 +70,7 @@ pub(super) fn nothing_to_run(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn zero_timeout(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn zero_timeout(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running().filter(|step| !step.instant && step.run.timeout == 0) {
         let what = "The role has a timeout of 0, so each run would be stopped when it starts";
         findings.add_noderole(
@@ -82,7 +82,7 @@ pub(super) fn zero_timeout(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn destructive_rerun(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn destructive_rerun(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running().filter(|step| step.destructive) {
         let why = match step.change {
             StepChange::Rerun(RerunCause::RoleChanged) => "because its role changed",
@@ -101,7 +101,7 @@ pub(super) fn destructive_rerun(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn destructive_retries(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn destructive_retries(context: &LintContext<'_>, findings: &mut CheckFindings) {
     for step in context.running().filter(|step| step.destructive && step.run.retries > 0) {
         let what = format!(
             "The role can lose data, so its {} retries are ignored: a person decides after a \
@@ -117,7 +117,7 @@ pub(super) fn destructive_retries(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn simultaneous_restart(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn simultaneous_restart(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let mut groups: BTreeMap<_, Vec<&StepIntent>> = BTreeMap::new();
     let reruns = context
         .running()
@@ -152,7 +152,7 @@ pub(super) fn simultaneous_restart(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn stale_descendants(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn stale_descendants(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let Some(impact) = context.impact else { return };
     for group in impact.downstream.iter().filter(|group| group.on_input != OnInput::Rerun) {
         let (count, what) = match group.in_use {
@@ -175,7 +175,7 @@ pub(super) fn stale_descendants(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn limit_removed(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn limit_removed(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let mut reported = BTreeSet::new();
     for step in context
         .planned()
@@ -200,7 +200,7 @@ pub(super) fn limit_removed(context: &Look<'_>, findings: &mut Found) {
     }
 }
 
-pub(super) fn limit_too_high(context: &Look<'_>, findings: &mut Found) {
+pub(super) fn limit_too_high(context: &LintContext<'_>, findings: &mut CheckFindings) {
     let mut concurrency_groups = BTreeMap::new();
     for step in context.running() {
         if let Some(limit) = step.concurrency_group.max_running {

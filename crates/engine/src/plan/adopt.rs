@@ -213,8 +213,8 @@ impl Draft<'_> {
             let known = old.iter().any(|edge| edge.parent == parent);
             if !known && self.waits_for(parent, id) {
                 return Err(EditError::Circle {
-                    child: self.in_words(id),
-                    parent: self.in_words(parent),
+                    child: self.noderole_text(id),
+                    parent: self.noderole_text(parent),
                 });
             }
             parents.retain(|edge| edge.parent != parent);

@@ -172,7 +172,7 @@ pub fn beyond(
 ) -> Option<ScopeViolation> {
     let Scope::Node(only) = scope.into() else { return None };
     let requested =
-        effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Asked { .. }));
+        effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Requested { .. }));
     if let Some(Bound { noderole, deployment, .. }) = requested {
         return Some(ScopeViolation::Service {
             role: noderole.role.clone(),
@@ -203,7 +203,7 @@ fn on_node(skeleton: &Skeleton, only: NodeId, edit: &Edit) -> bool {
 /// wider reach would not be covered by the review's base.
 ///
 /// It is called for each of thousands of edits. Deployments that earlier edits create are therefore
-/// recorded once ([`ScopeChecker::take_in`]).
+/// recorded once ([`ScopeChecker::record`]).
 #[derive(Debug)]
 pub struct ScopeChecker<'a> {
     skeleton: &'a Skeleton,
@@ -219,7 +219,7 @@ impl<'a> ScopeChecker<'a> {
     }
 
     /// Records an edit that precedes those still to be checked.
-    pub fn take_in(&mut self, edit: &Edit) {
+    pub fn record(&mut self, edit: &Edit) {
         if let Edit::CreateDeployment(edit::CreateDeployment { id, parent, .. }) = edit {
             self.made.insert(*id, *parent);
         }

@@ -212,7 +212,7 @@ impl Draft<'_> {
         if found.phantom && !self.catalog.role(content)?.flags.service {
             return Err(EditError::Phantom(found.fqdn.clone()));
         }
-        let stands_on = self.stands_on(deployment, node, content)?;
+        let stands_on = self.running_node(deployment, node, content)?;
         let carrier = self.node(stands_on)?;
         let key = NoderoleKey::first(role.clone());
         if let Some(bound) = carrier.noderoles.get(&key) {
@@ -231,11 +231,11 @@ impl Draft<'_> {
             self.move_node(
                 node,
                 deployment,
-                Why::Brought { edit: seq, by: role.clone(), implicit: false },
+                Why::Required { edit: seq, by: role.clone(), implicit: false },
             )?;
         }
         let mut way = BindingPath { deployment, edit: seq, path: Vec::new() };
-        self.grow(&mut way, node, content, Why::Asked { edit: seq })?;
+        self.grow(&mut way, node, content, Why::Requested { edit: seq })?;
         Ok(())
     }
 
@@ -260,7 +260,7 @@ impl Draft<'_> {
     }
 
     /// The node that runs a role if an edit binds it to this node.
-    fn stands_on(
+    fn running_node(
         &self,
         deployment: DeploymentId,
         node: NodeId,
@@ -282,7 +282,7 @@ impl Draft<'_> {
         self.count_considered();
         let catalog = self.catalog;
         let role = &**catalog.role(content)?;
-        let node = self.stands_on(way.deployment, node, content)?;
+        let node = self.running_node(way.deployment, node, content)?;
         let key = NoderoleKey::first(role.name.clone());
         if self.node(node)?.noderoles.contains_key(&key) {
             return Ok(key.id(node));
@@ -341,7 +341,7 @@ impl Draft<'_> {
             Some(content) => content,
             None => return Err(self.unresolved(way.deployment, child, wanted)?),
         };
-        let why = Why::Brought { edit: way.edit, by: child.name.clone(), implicit };
+        let why = Why::Required { edit: way.edit, by: child.name.clone(), implicit };
         let found = self.grow(way, node, content, why)?;
         // A node has a role only once. It may be bound there by a deployment with another version.
         match self.noderole(found) {
@@ -467,7 +467,7 @@ impl Draft<'_> {
         let missing = crate::catalog::CatalogError::Missing { kind: "role", hash: content };
         let barrier = self.catalog.barrier(content).ok_or(missing)?;
         let parents = BTreeSet::from([EdgeDoc { parent: member, kind: EdgeKind::Hard }]);
-        let why = Why::Brought { edit: way.edit, by: role.name.clone(), implicit: true };
+        let why = Why::Required { edit: way.edit, by: role.name.clone(), implicit: true };
         self.put(
             phantom,
             NoderoleKey::first(role.name.barrier()),

@@ -75,7 +75,7 @@ pub enum ClashSubject {
         node: NodeId,
     },
     /// The deployment of a node.
-    Place {
+    NodeDeployment {
         /// The node.
         node: NodeId,
     },
@@ -133,14 +133,16 @@ impl ClashSubject {
                 format!("deployment {}", names.deployment(*deployment))
             }
             Self::Barclamp { deployment, barclamp } => {
-                format!("the version of {barclamp}{}", names.place(*deployment))
+                format!("the version of {barclamp}{}", names.in_deployment(*deployment))
             }
-            Self::Role { deployment, role } => format!("role {role}{}", names.place(*deployment)),
+            Self::Role { deployment, role } => {
+                format!("role {role}{}", names.in_deployment(*deployment))
+            }
             Self::RoleValue { deployment, role, path } => {
-                format!("{} of {role}{}", whole(path), names.place(*deployment))
+                format!("{} of {role}{}", whole(path), names.in_deployment(*deployment))
             }
             Self::Node { node } => format!("node {}", names.node(*node)),
-            Self::Place { node } => format!("the deployment of {}", names.node(*node)),
+            Self::NodeDeployment { node } => format!("the deployment of {}", names.node(*node)),
             Self::Connection { node, field } => {
                 format!("{field} of the connection of {}", names.node(*node))
             }
@@ -334,7 +336,7 @@ fn subject(over: &ClashSubject) -> Subject {
         | ClashSubject::Role { deployment, .. }
         | ClashSubject::RoleValue { deployment, .. } => Subject::Deployment(*deployment),
         ClashSubject::Node { node }
-        | ClashSubject::Place { node }
+        | ClashSubject::NodeDeployment { node }
         | ClashSubject::Connection { node, .. }
         | ClashSubject::Hints { node }
         | ClashSubject::Noderole { node, .. }
@@ -670,7 +672,7 @@ mod tests {
         let moves = Takes(2, SideEffects { moved: [(N1, WEB)].into(), ..SideEffects::default() });
         assert_eq!(
             found(&moves, &edits),
-            [Clash { earlier: 1, later: 2, over: ClashSubject::Place { node: N1 } }]
+            [Clash { earlier: 1, later: 2, over: ClashSubject::NodeDeployment { node: N1 } }]
         );
     }
 
@@ -778,7 +780,7 @@ mod tests {
                 (Owner::Noderole(node, noderole), 1) => ClashSubject::Noderole { node, noderole },
                 (Owner::Noderole(node, noderole), _) => ClashSubject::Rerun { node, noderole },
             }),
-            1 => Just(ClashSubject::Place { node: N1 }),
+            1 => Just(ClashSubject::NodeDeployment { node: N1 }),
             1 => Just(ClashSubject::Policy),
             1 => Just(ClashSubject::Jig { jig: JigName::parse("script").unwrap() }),
         ]

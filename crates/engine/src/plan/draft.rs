@@ -152,24 +152,24 @@ impl<'a> Draft<'a> {
         // A node may be in the journal twice then. Rollback restores the older state last.
         self.kept = kept;
         if is_reverted(&done) {
-            self.take_back(mark);
+            self.roll_back(mark);
         } else if self.under_way == 0 {
             self.journal.clear();
         }
         done
     }
 
-    fn take_back(&mut self, mark: usize) {
+    fn roll_back(&mut self, mark: usize) {
         for former in self.journal.drain(mark..).rev() {
             match former {
                 JournalEntry::Deployment { id, was, affects_visibility } => {
-                    put_back(&mut self.deployments, id, was);
+                    restore_entry(&mut self.deployments, id, was);
                     // Rebuilding all visible catalogs after every rollback would cost more than the edits.
                     if affects_visibility {
                         self.visible_catalogs.get_mut().clear();
                     }
                 }
-                JournalEntry::Node(id, was) => put_back(&mut self.nodes, id, was),
+                JournalEntry::Node(id, was) => restore_entry(&mut self.nodes, id, was),
                 JournalEntry::Put(_) => {}
                 JournalEntry::Requested(id, None) => drop(self.reasons.requested.remove(&id)),
                 JournalEntry::Requested(id, Some(was)) => {
@@ -282,12 +282,12 @@ impl<'a> Draft<'a> {
 
     /// A noderole by id, if it exists.
     pub fn noderole(&self, id: NoderoleId) -> Option<(NodeId, &NoderoleKey, &SkeletonNoderole)> {
-        let (node, key) = self.places.get(&id).or_else(|| self.skeleton.place(id))?;
+        let (node, key) = self.places.get(&id).or_else(|| self.skeleton.location(id))?;
         Some((*node, key, self.node(*node).ok()?.noderoles.get(key)?))
     }
 
     /// The noderole as text: `app on n1`.
-    pub fn in_words(&self, id: NoderoleId) -> String {
+    pub fn noderole_text(&self, id: NoderoleId) -> String {
         let Some((node, key, _)) = self.noderole(id) else { return id.to_string() };
         self.node(node)
             .map(|n| format!("{key} on {}", self.called(n)))
@@ -585,7 +585,9 @@ impl<'a> Draft<'a> {
     fn reason(&self, id: NoderoleId, at: u64, why: &Why) -> Why {
         // A request before `at` concerns a noderole that was removed and bound again.
         match self.reasons.requested.get(&id).filter(|(requested, _)| *requested > at) {
-            Some((_, edit)) if matches!(why, Why::Brought { .. }) => Why::Asked { edit: *edit },
+            Some((_, edit)) if matches!(why, Why::Required { .. }) => {
+                Why::Requested { edit: *edit }
+            }
             _ => why.clone(),
         }
     }
@@ -615,8 +617,8 @@ impl<'a> Draft<'a> {
         }
         if self.waits_for(parent, child) {
             return Err(EditError::Circle {
-                child: self.in_words(child),
-                parent: self.in_words(parent),
+                child: self.noderole_text(child),
+                parent: self.noderole_text(parent),
             });
         }
         // A barrier may have thousands of parents. A new edge can only raise the child's rank, so
@@ -949,7 +951,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-fn put_back<K: Ord, T>(overlay: &mut BTreeMap<K, Option<T>>, key: K, was: Option<Option<T>>) {
+fn restore_entry<K: Ord, T>(overlay: &mut BTreeMap<K, Option<T>>, key: K, was: Option<Option<T>>) {
     match was {
         Some(was) => drop(overlay.insert(key, was)),
         None => drop(overlay.remove(&key)),

@@ -168,12 +168,12 @@ impl Effects {
 #[serde(tag = "why", rename_all = "snake_case")]
 pub enum Why {
     /// An edit requests it.
-    Asked {
+    Requested {
         /// Number of the edit.
         edit: u32,
     },
     /// Something else requires it.
-    Brought {
+    Required {
         /// Number of the edit that caused it.
         edit: u32,
         /// The role that requires it.
@@ -187,7 +187,7 @@ impl Why {
     /// Number of the edit that caused it.
     pub fn edit(&self) -> u32 {
         match self {
-            Self::Asked { edit } | Self::Brought { edit, .. } => *edit,
+            Self::Requested { edit } | Self::Required { edit, .. } => *edit,
         }
     }
 }

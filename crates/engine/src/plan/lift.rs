@@ -56,7 +56,7 @@ pub struct RoleDropPreview {
     #[serde(default)]
     pub unknown: Vec<NodeId>,
     /// Roles that the drop also adds, in the order of the decisions.
-    pub brings: Vec<Brought>,
+    pub brings: Vec<AddedRole>,
     /// Nodes that would move to another deployment, as text: `Node web-1 moves from system to web`.
     pub moves: Vec<String>,
     /// Total number of noderoles that would be added.
@@ -68,7 +68,7 @@ pub struct RoleDropPreview {
 /// A role that is also added.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Brought {
+pub struct AddedRole {
     /// The role.
     pub role: RoleName,
     /// Short names of the first nodes that get the role.
@@ -131,11 +131,11 @@ struct DraggedNode {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct NodeProfile<'a> {
     deployment: DeploymentId,
-    carried: Vec<Carried<'a>>,
+    carried: Vec<ProfileNoderole<'a>>,
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Carried<'a> {
+struct ProfileNoderole<'a> {
     key: &'a NoderoleKey,
     deployment: DeploymentId,
     role: Hash,
@@ -165,7 +165,7 @@ impl<'a> NodeProfile<'a> {
             parents.sort();
             let mut children = draft.children(*id);
             children.retain(|(child, _)| !here.contains_key(child));
-            Some(Carried {
+            Some(ProfileNoderole {
                 key,
                 deployment: noderole.deployment,
                 role: noderole.role,
@@ -173,7 +173,7 @@ impl<'a> NodeProfile<'a> {
                 children,
             })
         });
-        let mut carried: Vec<Carried<'_>> = carried.collect();
+        let mut carried: Vec<ProfileNoderole<'_>> = carried.collect();
         carried.sort();
         Some(Self { deployment: found.deployment, carried })
     }
@@ -208,7 +208,7 @@ struct Answer {
     node: NodeId,
     dropped: DropResult,
     /// Number of nodes of this profile that were computed.
-    worked_out: usize,
+    computed: usize,
 }
 
 /// Drops all nodes on one role, one after the other.
@@ -267,9 +267,9 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         let end = self.draft.considered_count().saturating_add(limit);
         for (seq, one) in (self.next..).zip(lifted) {
             match self.answered(one) {
-                Some((like, dropped)) => self.tell(one.node, like, &dropped),
+                Some((like, dropped)) => self.add_result(one.node, like, &dropped),
                 None if self.draft.considered_count() >= end => self.told.unknown.push(one.node),
-                None => self.work_out(one, seq),
+                None => self.simulate_drop(one, seq),
             }
         }
         self.told.wave =
@@ -281,11 +281,11 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     /// share; from the second on, results are equal.
     fn answered(&self, one: &DraggedNode) -> Option<(NodeId, DropResult)> {
         let known = self.answers.get(&one.profile?)?;
-        let same = known.worked_out >= 2 && !self.touched.contains(&one.node);
+        let same = known.computed >= 2 && !self.touched.contains(&one.node);
         same.then(|| (known.node, known.dropped.clone()))
     }
 
-    fn work_out(&mut self, one: &DraggedNode, seq: u32) {
+    fn simulate_drop(&mut self, one: &DraggedNode, seq: u32) {
         let (deployment, role) = (self.deployment, self.role.clone());
         let from = self.draft.node(one.node).map(|found| found.deployment).ok();
         let mark = self.draft.mark();
@@ -297,18 +297,18 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
                 self.learn(one.node, &new, mark);
                 let is = self.draft.node(one.node).map(|found| found.deployment).ok();
                 DropResult::Bound {
-                    new: self.in_words(&new),
+                    new: self.required_reasons(&new),
                     from: from.filter(|from| is != Some(*from)),
                 }
             }
             Err(error) => DropResult::Refused(error),
         };
-        self.tell(one.node, one.node, &dropped);
+        self.add_result(one.node, one.node, &dropped);
         if let Some(profile) = one.profile
             && !self.touched.contains(&one.node)
         {
-            let worked_out = self.answers.get(&profile).map_or(0, |answer| answer.worked_out) + 1;
-            self.answers.insert(profile, Answer { node: one.node, dropped, worked_out });
+            let computed = self.answers.get(&profile).map_or(0, |answer| answer.computed) + 1;
+            self.answers.insert(profile, Answer { node: one.node, dropped, computed });
         }
     }
 
@@ -345,7 +345,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         self.touched.extend(self.draft.touched_since(mark).filter(|touched| *touched != node));
     }
 
-    fn in_words(&self, new: &[NoderoleId]) -> Vec<(RoleName, NodeId, Option<String>)> {
+    fn required_reasons(&self, new: &[NoderoleId]) -> Vec<(RoleName, NodeId, Option<String>)> {
         let told = |id: &NoderoleId| {
             let (node, key, _) = self.draft.noderole(*id)?;
             Some((key.role.clone(), node, self.draft.bind_origin(*id).and_then(reason_text)))
@@ -354,14 +354,14 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     }
 
     /// Adds the result of a node's drop, computed for it or for an equivalent node (`like`).
-    fn tell(&mut self, node: NodeId, like: NodeId, dropped: &DropResult) {
+    fn add_result(&mut self, node: NodeId, like: NodeId, dropped: &DropResult) {
         match dropped {
             DropResult::Bound { new, from } => {
                 self.told.legal.push(node);
                 self.told.added += new.len();
                 for (role, at, why) in new {
                     if let Some(why) = why {
-                        self.bring(role, if *at == like { node } else { *at }, why);
+                        self.add_required(role, if *at == like { node } else { *at }, why);
                     }
                 }
                 if let Some(from) = from {
@@ -384,10 +384,10 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         }
     }
 
-    fn bring(&mut self, role: &RoleName, node: NodeId, why: &str) {
+    fn add_required(&mut self, role: &RoleName, node: NodeId, why: &str) {
         let short = self.short(node);
         let place = *self.brought.entry((role.clone(), why.to_owned())).or_insert_with(|| {
-            self.told.brings.push(Brought {
+            self.told.brings.push(AddedRole {
                 role: role.clone(),
                 nodes: Vec::new(),
                 count: 0,
@@ -410,14 +410,14 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
 }
 
 /// The reasons for noderoles that no edit requested, as text.
-pub fn brought(effects: &Effects) -> BTreeMap<NoderoleId, String> {
+pub fn required_reasons_of(effects: &Effects) -> BTreeMap<NoderoleId, String> {
     effects.bound.iter().filter_map(|bound| Some((bound.id, reason_text(&bound.why)?))).collect()
 }
 
 fn reason_text(why: &Why) -> Option<String> {
     match why {
-        Why::Asked { .. } => None,
-        Why::Brought { by, implicit: true, .. } => Some(format!("required by {by}, implicit")),
-        Why::Brought { by, implicit: false, .. } => Some(format!("required by {by}")),
+        Why::Requested { .. } => None,
+        Why::Required { by, implicit: true, .. } => Some(format!("required by {by}, implicit")),
+        Why::Required { by, implicit: false, .. } => Some(format!("required by {by}")),
     }
 }

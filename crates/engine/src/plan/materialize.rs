@@ -208,7 +208,7 @@ pub fn materialize(
     for value in effects.set_values() {
         value.write(&mut writing)?;
     }
-    let gone = Gone {
+    let gone = RemovedDocuments {
         deployments: effects.removed_deployments.iter().map(|d| d.id).collect(),
         nodes: effects
             .removed_deployments
@@ -221,7 +221,7 @@ pub fn materialize(
 }
 
 /// Documents that the new blueprint does not have.
-struct Gone {
+struct RemovedDocuments {
     deployments: BTreeSet<DeploymentId>,
     nodes: BTreeSet<NodeId>,
 }
@@ -246,7 +246,7 @@ fn write_repin(
 fn finish(
     old: &Blueprint,
     writing: Writing<'_>,
-    gone: &Gone,
+    gone: &RemovedDocuments,
 ) -> Result<Materialized, MaterializeError> {
     let mut blueprint = old.clone();
     let mut objects = Vec::new();

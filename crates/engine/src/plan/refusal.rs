@@ -371,11 +371,11 @@ fn listed(names: &[RoleName]) -> String {
 
 /// Joins names for a message: the first four and the number of the others.
 fn few(names: &[String]) -> String {
-    const SHOWN: usize = 4;
+    const MAX_NAMES: usize = 4;
     match names.len() {
         0 => "nothing".into(),
-        n if n <= SHOWN => names.join(", "),
-        n => format!("{} and {} more", names[..SHOWN].join(", "), n - SHOWN),
+        n if n <= MAX_NAMES => names.join(", "),
+        n => format!("{} and {} more", names[..MAX_NAMES].join(", "), n - MAX_NAMES),
     }
 }
 

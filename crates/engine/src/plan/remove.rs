@@ -19,7 +19,7 @@ use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 
 /// Noderoles that are removed together.
-struct Going {
+struct RemovalClosure {
     /// Each with the noderole that it depends on; `None` if the edit names it.
     gone: BTreeMap<NoderoleId, Option<NoderoleId>>,
     /// Those that the edit does not name, without barriers.
@@ -39,14 +39,14 @@ impl Draft<'_> {
         if let Some(role) = self.role_of(id).and_then(|role| role.gathers.clone()) {
             return Err(EditError::Barrier { barrier: noderole.role.clone(), role });
         }
-        let going = self.going(&[id])?;
+        let going = self.removal_closure(&[id])?;
         if !with_dependents && !going.dependents.is_empty() {
             return Err(EditError::Needed {
-                subject: self.in_words(id),
+                subject: self.noderole_text(id),
                 dependents: self.named(&going.dependents),
             });
         }
-        self.let_go(&going, seq)
+        self.remove_closure(&going, seq)
     }
 
     pub fn expunge_node(&mut self, node: NodeId, reason: &str, seq: u32) -> Result<(), EditError> {
@@ -63,13 +63,13 @@ impl Draft<'_> {
             return Err(EditError::OnlyARecord(found.fqdn.clone()));
         }
         let carried: Vec<NoderoleId> = found.noderoles.keys().map(|key| key.id(node)).collect();
-        let going = self.going(&carried)?;
+        let going = self.removal_closure(&carried)?;
         if !going.dependents.is_empty() {
             let node = self.node(node)?.fqdn.clone();
             return Err(EditError::NodeNeeded { node, dependents: self.named(&going.dependents) });
         }
-        self.let_go(&going, seq)?;
-        self.expunge(node, reason.trim().to_owned(), Why::Asked { edit: seq })
+        self.remove_closure(&going, seq)?;
+        self.expunge(node, reason.trim().to_owned(), Why::Requested { edit: seq })
     }
 
     pub fn drop_role(
@@ -125,13 +125,13 @@ impl Draft<'_> {
     }
 
     fn named(&self, noderoles: &[NoderoleId]) -> Vec<String> {
-        noderoles.iter().map(|id| self.in_words(*id)).collect()
+        noderoles.iter().map(|id| self.noderole_text(*id)).collect()
     }
 
     /// The closure of a removal. It repeats until nothing is added, because each removal leaves
     /// fewer noderoles that could replace a parent.
-    fn going(&self, requested: &[NoderoleId]) -> Result<Going, EditError> {
-        let mut going = Going {
+    fn removal_closure(&self, requested: &[NoderoleId]) -> Result<RemovalClosure, EditError> {
+        let mut going = RemovalClosure {
             gone: requested.iter().map(|id| (*id, None)).collect(),
             dependents: Vec::new(),
         };
@@ -164,7 +164,7 @@ impl Draft<'_> {
         &self,
         child: NoderoleId,
         parent: NoderoleId,
-        going: &Going,
+        going: &RemovalClosure,
     ) -> Result<bool, EditError> {
         let stays = |id: &NoderoleId| !going.gone.contains_key(id);
         if self.role_of(child).is_some_and(|role| role.gathers.is_some()) {
@@ -178,12 +178,12 @@ impl Draft<'_> {
     /// Rewires the remaining children to replacement parents, then removes the noderoles. Children
     /// are handled one at a time, so that each sees the edges of the previous ones. Otherwise two
     /// replacements together could create a cycle that neither creates alone.
-    fn let_go(&mut self, going: &Going, seq: u32) -> Result<(), EditError> {
+    fn remove_closure(&mut self, going: &RemovalClosure, seq: u32) -> Result<(), EditError> {
         let children: BTreeSet<NoderoleId> =
             going.gone.keys().flat_map(|id| self.children(*id)).map(|(child, _)| child).collect();
         let mut out_of_order: Vec<(NoderoleId, RoleName)> = Vec::new();
         for child in children.into_iter().filter(|child| !going.gone.contains_key(child)) {
-            out_of_order.extend(self.lost_predecessors(child, going));
+            out_of_order.extend(self.removed_predecessors(child, going));
             let parents = self.parents_without(child, going)?;
             self.rewire(child, parents)?;
         }
@@ -198,8 +198,8 @@ impl Draft<'_> {
         for (id, with) in &going.gone {
             let by = with.and_then(|with| names.get(&with).cloned());
             let why = match by {
-                None => Why::Asked { edit: seq },
-                Some(by) => Why::Brought { edit: seq, by, implicit: false },
+                None => Why::Requested { edit: seq },
+                Some(by) => Why::Required { edit: seq, by, implicit: false },
             };
             self.take(*id, why)?;
         }
@@ -207,7 +207,11 @@ impl Draft<'_> {
     }
 
     /// The removed noderoles that a child follows by a soft edge, with their roles.
-    fn lost_predecessors(&self, child: NoderoleId, going: &Going) -> Vec<(NoderoleId, RoleName)> {
+    fn removed_predecessors(
+        &self,
+        child: NoderoleId,
+        going: &RemovalClosure,
+    ) -> Vec<(NoderoleId, RoleName)> {
         let parents =
             self.noderole(child).map(|(_, _, n)| n.parents.as_slice()).unwrap_or_default();
         let lost = parents
@@ -219,7 +223,7 @@ impl Draft<'_> {
     fn parents_without(
         &self,
         child: NoderoleId,
-        going: &Going,
+        going: &RemovalClosure,
     ) -> Result<BTreeSet<EdgeDoc>, EditError> {
         let Some((_, _, noderole)) = self.noderole(child) else { return Ok(BTreeSet::new()) };
         let barrier = self.role_of(child).is_some_and(|role| role.gathers.is_some());
@@ -231,7 +235,7 @@ impl Draft<'_> {
                 let instead = self
                     .replacement(child, edge.parent, &|other| !going.gone.contains_key(&other))?;
                 let instead = instead.ok_or_else(|| EditError::Needed {
-                    subject: self.in_words(edge.parent),
+                    subject: self.noderole_text(edge.parent),
                     dependents: self.named(&[child]),
                 })?;
                 parents.extend(

@@ -89,53 +89,53 @@ impl State {
     }
 
     /// The differences between this state and another one.
-    fn lacking(&self, current: &Self) -> BTreeSet<Wanted> {
+    fn lacking(&self, current: &Self) -> BTreeSet<Goal> {
         let mut wanted = BTreeSet::new();
         let versions = self
             .versions
             .iter()
             .filter(|(name, version)| current.versions.get(*name) != Some(*version));
-        wanted.extend(versions.map(|(name, _)| Wanted::Version(name.clone())));
+        wanted.extend(versions.map(|(name, _)| Goal::Version(name.clone())));
         let beside = current.versions.keys().filter(|name| !self.versions.contains_key(*name));
-        wanted.extend(beside.map(|name| Wanted::WithoutBarclamp(name.clone())));
+        wanted.extend(beside.map(|name| Goal::WithoutBarclamp(name.clone())));
         for name in self.roles.keys().chain(current.roles.keys()) {
             match (self.roles.get(name), current.roles.get(name)) {
                 (Some(was), Some(current)) if was == current => {}
-                (Some(_), _) => drop(wanted.insert(Wanted::Role(name.clone()))),
-                (None, _) => drop(wanted.insert(Wanted::WithoutRole(name.clone()))),
+                (Some(_), _) => drop(wanted.insert(Goal::Role(name.clone()))),
+                (None, _) => drop(wanted.insert(Goal::WithoutRole(name.clone()))),
             }
         }
         for (node, key) in self.noderoles.keys().chain(current.noderoles.keys()) {
             let at = (*node, key.clone());
             match (self.noderoles.get(&at), current.noderoles.get(&at)) {
                 (Some(was), Some(current)) if was == current => {}
-                (Some(_), _) => drop(wanted.insert(Wanted::Noderole(*node, key.clone()))),
-                (None, _) => drop(wanted.insert(Wanted::WithoutNoderole(*node, key.clone()))),
+                (Some(_), _) => drop(wanted.insert(Goal::Noderole(*node, key.clone()))),
+                (None, _) => drop(wanted.insert(Goal::WithoutNoderole(*node, key.clone()))),
             }
         }
-        wanted.extend(self.nodes.difference(&current.nodes).map(|node| Wanted::Node(*node)));
+        wanted.extend(self.nodes.difference(&current.nodes).map(|node| Goal::Node(*node)));
         wanted
     }
 }
 
 impl State {
     /// The goal that an edit of a barclamp's version serves.
-    pub(super) fn version_goal(&self, barclamp: &BarclampName) -> Wanted {
+    pub(super) fn version_goal(&self, barclamp: &BarclampName) -> Goal {
         match self.versions.contains_key(barclamp) {
-            true => Wanted::Version(barclamp.clone()),
-            false => Wanted::WithoutBarclamp(barclamp.clone()),
+            true => Goal::Version(barclamp.clone()),
+            false => Goal::WithoutBarclamp(barclamp.clone()),
         }
     }
 
     /// The barclamp version that a goal depends on: that of its role's barclamp. Used for goals
     /// without an edit of their own.
-    fn version_of(&self, catalog: &Catalog, wanted: &Wanted) -> Option<Wanted> {
+    fn version_of(&self, catalog: &Catalog, wanted: &Goal) -> Option<Goal> {
         let (content, _) = match wanted {
-            Wanted::Role(role) => self.roles.get(role)?,
-            Wanted::Noderole(node, key) => self.noderoles.get(&(*node, key.clone()))?,
+            Goal::Role(role) => self.roles.get(role)?,
+            Goal::Noderole(node, key) => self.noderoles.get(&(*node, key.clone()))?,
             _ => return None,
         };
-        Some(Wanted::Version(catalog.role(*content).ok()?.barclamp.clone()))
+        Some(Goal::Version(catalog.role(*content).ok()?.barclamp.clone()))
     }
 
     /// Whether a noderole of a draft existed in the earlier state. True for barriers, which follow
@@ -154,7 +154,7 @@ fn is_barrier(catalog: &Catalog, role: Hash) -> bool {
 
 /// A goal: one condition for a deployment to be in its earlier state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Wanted {
+pub enum Goal {
     /// The deployment sees the barclamp in its earlier version.
     Version(BarclampName),
     /// The deployment does not see the barclamp.
@@ -174,7 +174,7 @@ pub enum Wanted {
 /// A goal that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    pub wanted: Wanted,
+    pub wanted: Goal,
     /// The goal as text: `app on n1`.
     pub what: String,
     /// The reason as text.
@@ -253,7 +253,7 @@ pub fn restore(
         let known =
             refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
         let reason = known.cloned().unwrap_or_else(|| reason(now, &wanted));
-        Missing { what: in_words(now, earlier_blueprint, &wanted), wanted, reason }
+        Missing { what: goal_text(now, earlier_blueprint, &wanted), wanted, reason }
     });
     Ok(Restore { missing: missing.collect(), edits })
 }
@@ -264,7 +264,7 @@ fn without(
     edits: Vec<Edit>,
     refusals: &[Refusal],
     was: &State,
-    refused: &mut BTreeMap<Wanted, String>,
+    refused: &mut BTreeMap<Goal, String>,
 ) -> Vec<Edit> {
     let reasons: BTreeMap<u32, &String> =
         refusals.iter().map(|refusal| (refusal.edit, &refusal.reason)).collect();
@@ -332,7 +332,7 @@ struct Restoring<'a> {
     /// The single edits that took effect.
     singles: Vec<Edit>,
     /// Why the last attempt at a goal was refused.
-    refused: BTreeMap<Wanted, String>,
+    refused: BTreeMap<Goal, String>,
 }
 
 /// The additional noderoles that a binding may add.
@@ -345,7 +345,7 @@ enum SideEffects {
 }
 
 /// A kind of goal: returns the unmet goals with the edits that would meet them.
-type GoalFinder<R> = fn(&R, SideEffects) -> Vec<(Wanted, Edit)>;
+type GoalFinder<R> = fn(&R, SideEffects) -> Vec<(Goal, Edit)>;
 
 impl<'a> Restoring<'a> {
     fn of(
@@ -410,9 +410,9 @@ impl<'a> Restoring<'a> {
         self.singles.len() > done
     }
 
-    fn attempt(&mut self, wanted: Wanted, edit: Edit, additions: SideEffects) {
+    fn attempt(&mut self, wanted: Goal, edit: Edit, additions: SideEffects) {
         // Another edit of this pass already added it.
-        if let Wanted::Noderole(node, key) = &wanted
+        if let Goal::Noderole(node, key) = &wanted
             && self.draft.node(*node).is_ok_and(|carrier| carrier.noderoles.contains_key(key))
         {
             return;
@@ -428,7 +428,7 @@ impl<'a> Restoring<'a> {
             new.map_or(Ok(()), |id| {
                 Err(format!(
                     "The restore would also add {}, which did not exist then",
-                    draft.in_words(id)
+                    draft.noderole_text(id)
                 ))
             })
         });
@@ -442,7 +442,7 @@ impl<'a> Restoring<'a> {
     }
 
     /// Unbinds those with the highest rank first, with all noderoles of a role together.
-    fn noderoles_to_unbind(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
+    fn noderoles_to_unbind(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
         let mut ranks: BTreeMap<&RoleName, u32> = BTreeMap::new();
         let mut beside = Vec::new();
         for (node, carrier) in self.draft.nodes() {
@@ -463,11 +463,11 @@ impl<'a> Restoring<'a> {
         };
         beside
             .into_iter()
-            .map(|(key, node)| (Wanted::WithoutNoderole(node, key.clone()), edit(key, node)))
+            .map(|(key, node)| (Goal::WithoutNoderole(node, key.clone()), edit(key, node)))
             .collect()
     }
 
-    fn versions(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
+    fn versions(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
         let deployment = self.deployment;
         let seen = |barclamp: &BarclampName| self.draft.visible_version(deployment, barclamp);
         let other = self
@@ -489,9 +489,7 @@ impl<'a> Restoring<'a> {
             }),
         };
         other
-            .map(|(barclamp, version)| {
-                (Wanted::Version(barclamp.clone()), edit(barclamp, *version))
-            })
+            .map(|(barclamp, version)| (Goal::Version(barclamp.clone()), edit(barclamp, *version)))
             .collect()
     }
 
@@ -503,7 +501,7 @@ impl<'a> Restoring<'a> {
 
     /// Barclamps that the deployment pins now and did not see in the earlier state. Inherited
     /// barclamps are the ancestor's concern.
-    fn out_of_use(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
+    fn out_of_use(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside =
             here.barclamps.keys().filter(|barclamp| !self.was.versions.contains_key(*barclamp));
@@ -514,40 +512,40 @@ impl<'a> Restoring<'a> {
             })
         };
         let beside = beside.filter(|barclamp| self.inherited_version(barclamp).is_none());
-        beside.map(|barclamp| (Wanted::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
+        beside.map(|barclamp| (Goal::WithoutBarclamp(barclamp.clone()), edit(barclamp))).collect()
     }
 
-    fn moves(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
+    fn moves(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
         let deployment = self.deployment;
         let away =
             |id: &&NodeId| self.draft.node(**id).is_ok_and(|node| node.deployment != deployment);
-        let edit = |node| (Wanted::Node(node), Edit::MoveNode(edit::MoveNode { node, deployment }));
+        let edit = |node| (Goal::Node(node), Edit::MoveNode(edit::MoveNode { node, deployment }));
         self.was.nodes.iter().filter(away).map(|id| edit(*id)).collect()
     }
 
-    fn roles_to_add(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
+    fn roles_to_add(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let gone = self.was.roles.keys().filter(|role| !here.roles.contains_key(*role));
         let edit = |role: &RoleName| {
             Edit::AddRole(edit::AddRole { deployment: self.deployment, role: role.clone() })
         };
-        gone.map(|role| (Wanted::Role(role.clone()), edit(role))).collect()
+        gone.map(|role| (Goal::Role(role.clone()), edit(role))).collect()
     }
 
-    fn roles_to_remove(&self, _: SideEffects) -> Vec<(Wanted, Edit)> {
+    fn roles_to_remove(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
         let Ok(here) = self.draft.deployment(self.deployment) else { return Vec::new() };
         let beside = here.roles.keys().filter(|role| !self.was.roles.contains_key(*role));
         let edit = |role: &RoleName| {
             Edit::RemoveRole(edit::RemoveRole { deployment: self.deployment, role: role.clone() })
         };
-        beside.map(|role| (Wanted::WithoutRole(role.clone()), edit(role))).collect()
+        beside.map(|role| (Goal::WithoutRole(role.clone()), edit(role))).collect()
     }
 
     /// Noderoles with children on other nodes come first, from the bottom up. Otherwise other
     /// noderoles would be added in their place. Then roles follow from the top down, because each
     /// also adds the roles it requires. If that adds noderoles that did not exist, they follow from
     /// the bottom up. Only a role's first instance can be bound.
-    fn binds(&self, additions: SideEffects) -> Vec<(Wanted, Edit)> {
+    fn binds(&self, additions: SideEffects) -> Vec<(Goal, Edit)> {
         let mut gone = Vec::new();
         for (node, key) in self.was.noderoles.keys().filter(|(_, key)| key.instance == 0) {
             let Ok(carrier) = self.draft.node(*node) else { continue };
@@ -564,7 +562,7 @@ impl<'a> Restoring<'a> {
         let edit = |node, role| Edit::Bind(edit::Bind { deployment: self.deployment, node, role });
         gone.into_iter()
             .map(|(_, _, key, asked, node)| {
-                (Wanted::Noderole(node, key.clone()), edit(asked, key.role.clone()))
+                (Goal::Noderole(node, key.clone()), edit(asked, key.role.clone()))
             })
             .collect()
     }
@@ -589,11 +587,11 @@ impl<'a> Restoring<'a> {
 /// Combines runs of bindings and unbindings into list edits. A list edit equals its single edits in
 /// the order of the ids, so the result is the same.
 fn combine_edits(singles: &[Edit]) -> Vec<Edit> {
-    let runs = singles.chunk_by(goes_on).flat_map(|run| run.chunks(MAX_LISTED));
+    let runs = singles.chunk_by(continues).flat_map(|run| run.chunks(MAX_LISTED));
     runs.flat_map(|run| listed(run).map_or_else(|| run.to_vec(), |list| vec![list])).collect()
 }
 
-fn goes_on(one: &Edit, next: &Edit) -> bool {
+fn continues(one: &Edit, next: &Edit) -> bool {
     match (one, next) {
         (
             Edit::Bind(edit::Bind { deployment, role, node }),
@@ -634,17 +632,15 @@ fn listed(run: &[Edit]) -> Option<Edit> {
 }
 
 /// The reason for a goal for which no edit could be tried.
-fn reason(now: RestoreInput<'_>, wanted: &Wanted) -> String {
+fn reason(now: RestoreInput<'_>, wanted: &Goal) -> String {
     let name = |id: DeploymentId| {
         now.skeleton.deployments.get(&id).map(|d| d.name.to_string()).unwrap_or_default()
     };
     match wanted {
-        Wanted::Node(node) | Wanted::Noderole(node, _)
-            if !now.skeleton.nodes.contains_key(node) =>
-        {
+        Goal::Node(node) | Goal::Noderole(node, _) if !now.skeleton.nodes.contains_key(node) => {
             "The node was expunged since, and its id is never reused".into()
         }
-        Wanted::Noderole(node, key) => {
+        Goal::Noderole(node, key) => {
             let bound = now
                 .skeleton
                 .nodes
@@ -661,18 +657,17 @@ fn reason(now: RestoreInput<'_>, wanted: &Wanted) -> String {
                 None => "There is no node on which it can be bound".into(),
             }
         }
-        Wanted::WithoutBarclamp(_) => {
+        Goal::WithoutBarclamp(_) => {
             "A deployment above uses it, or a deployment below still needs it".into()
         }
-        Wanted::Role(_) => "The versions that can be used give it other content".into(),
-        Wanted::Version(_)
-        | Wanted::Node(_)
-        | Wanted::WithoutRole(_)
-        | Wanted::WithoutNoderole(..) => "A restored object needs its current state".into(),
+        Goal::Role(_) => "The versions that can be used give it other content".into(),
+        Goal::Version(_) | Goal::Node(_) | Goal::WithoutRole(_) | Goal::WithoutNoderole(..) => {
+            "A restored object needs its current state".into()
+        }
     }
 }
 
-fn in_words(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, wanted: &Wanted) -> String {
+fn goal_text(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, wanted: &Goal) -> String {
     let node = |id: &NodeId| {
         let known = now.skeleton.nodes.get(id).map(|node| &node.fqdn);
         let fqdn = known.or_else(|| earlier_blueprint.nodes.get(id).map(|node| &node.doc.fqdn));
@@ -685,12 +680,12 @@ fn in_words(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, wanted: &Wante
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     };
     match wanted {
-        Wanted::Version(barclamp) => format!("version of barclamp {barclamp}"),
-        Wanted::WithoutBarclamp(barclamp) => format!("removal of barclamp {barclamp}"),
-        Wanted::Node(id) => format!("node {}", node(id)),
-        Wanted::Role(role) => format!("role {role}"),
-        Wanted::WithoutRole(role) => format!("removal of role {role}"),
-        Wanted::Noderole(id, key) => format!("{key} on {}", node(id)),
-        Wanted::WithoutNoderole(id, key) => format!("removal of {key} on {}", node(id)),
+        Goal::Version(barclamp) => format!("version of barclamp {barclamp}"),
+        Goal::WithoutBarclamp(barclamp) => format!("removal of barclamp {barclamp}"),
+        Goal::Node(id) => format!("node {}", node(id)),
+        Goal::Role(role) => format!("role {role}"),
+        Goal::WithoutRole(role) => format!("removal of role {role}"),
+        Goal::Noderole(id, key) => format!("{key} on {}", node(id)),
+        Goal::WithoutNoderole(id, key) => format!("removal of {key} on {}", node(id)),
     }
 }

@@ -221,7 +221,7 @@ impl VisibleCatalog {
             .collect();
         for pin in visible_barclamps(pins?) {
             visible_catalog.barclamps.insert(pin.barclamp.clone(), pin.up);
-            visible_catalog.take_in(draft, pin.up, pin.version)?;
+            visible_catalog.add_pin(draft, pin.up, pin.version)?;
         }
         Ok(visible_catalog)
     }
@@ -231,7 +231,7 @@ impl VisibleCatalog {
         self.barclamps.get(barclamp).is_some_and(|at| *at < up)
     }
 
-    fn take_in(&mut self, draft: &Draft<'_>, up: usize, pin: Hash) -> Result<(), EditError> {
+    fn add_pin(&mut self, draft: &Draft<'_>, up: usize, pin: Hash) -> Result<(), EditError> {
         let barclamp = draft.catalog.barclamp(pin)?;
         for (name, hash) in &barclamp.roles {
             if self.roles.contains_key(name) {

@@ -18,7 +18,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::world::{
-    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, fqdn, in_lane, key, node, rerun, role,
+    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, fqdn, in_group, key, node, rerun, role,
     role_data,
 };
 
@@ -87,7 +87,7 @@ fn rerun_reports_reason_and_descendants() {
         .iter()
         .map(|r| format!("{}@{} {:?}", r.touched.noderole, r.touched.fqdn.short(), r.cause))
         .collect();
-    assert_eq!(restarts, ["base@n1 Asked", "web@n1 DataChanged", "web@n2 DataChanged"]);
+    assert_eq!(restarts, ["base@n1 Requested", "web@n1 DataChanged", "web@n2 DataChanged"]);
     assert_eq!(found.restarts.first[0].reason.as_deref(), Some("the disk was replaced"));
     assert_eq!(found.risks, [Risk::Rerun].into());
     let below: Vec<(&str, usize)> =
@@ -356,8 +356,8 @@ fn waves_show_immediate_steps_and_concurrency() {
         role("base", &["first"]),
         first,
         milestone,
-        in_lane(role("app", &["gate"]), 2, ConcurrencyGroupMode::Chunk),
-        in_lane(role("few", &["gate"]), 5, ConcurrencyGroupMode::Chunk),
+        in_group(role("app", &["gate"]), 2, ConcurrencyGroupMode::Chunk),
+        in_group(role("few", &["gate"]), 5, ConcurrencyGroupMode::Chunk),
     ];
     let mut edits: Vec<Edit> = (1..=5).map(|n| bind(WEB, n, "app")).collect();
     edits.push(bind(WEB, 6, "few"));

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::world::{
-    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, in_lane, key, name, node, rerun, role,
+    Changed, EDGE, SYSTEM, WEB, World, bind, data, flagged, in_group, key, name, node, rerun, role,
     role_data,
 };
 
@@ -57,7 +57,7 @@ fn findings_knowing(
         Planned { old, new, difference: &found, projection, effects, catalog: &world.catalog };
     let skeleton = Skeleton::of(old, [], &world.catalog).unwrap();
     let rank = |id| {
-        let (node, key) = skeleton.place(id)?;
+        let (node, key) = skeleton.location(id)?;
         Some(skeleton.nodes[node].noderoles[key].rank)
     };
     let jigs: BTreeMap<JigName, bool> =
@@ -103,8 +103,8 @@ fn passes(world: &World, changed: &Changed, check: Check) {
     assert!(all.iter().all(|f| f.check != check), "{all:?}");
 }
 
-fn lane_of(limit: u32) -> Role {
-    in_lane(role("app", &[]), limit, ConcurrencyGroupMode::Rolling)
+fn group_of(limit: u32) -> Role {
+    in_group(role("app", &[]), limit, ConcurrencyGroupMode::Rolling)
 }
 
 fn using(deployment: DeploymentId, version: engine::Hash) -> Edit {
@@ -542,7 +542,7 @@ fn unsatisfiable_policy_is_error() {
 
 #[test]
 fn simultaneous_restart_is_warning() {
-    let mut world = World::of(vec![lane_of(1), role("free", &[])]);
+    let mut world = World::of(vec![group_of(1), role("free", &[])]);
     world.commit(&[
         bind(WEB, 1, "free"),
         bind(WEB, 2, "free"),
@@ -579,14 +579,14 @@ fn stale_descendants_are_warning() {
 
 #[test]
 fn removed_or_ineffective_limit_is_warning() {
-    let mut world = World::of(vec![lane_of(2)]);
+    let mut world = World::of(vec![group_of(2)]);
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
     let content = |world: &mut World, version: &str, role: Role| {
         let hash = world.import(version, vec![role]);
         world.catalog.barclamp(hash).unwrap().roles[&name("app")]
     };
     let (open, tight) =
-        (content(&mut world, "2", role("app", &[])), content(&mut world, "3", lane_of(1)));
+        (content(&mut world, "2", role("app", &[])), content(&mut world, "3", group_of(1)));
     let to = |hash| world.to(world.with_noderole(1, "app", |noderole| noderole.role = hash));
     trips(
         &world,
@@ -597,7 +597,7 @@ fn removed_or_ineffective_limit_is_warning() {
     passes(&world, &to(tight), Check::LimitGone);
     passes(&world, &world.change(&[bind(WEB, 4, "app")]), Check::LimitTooWide);
 
-    let wide = World::of(vec![lane_of(2)]);
+    let wide = World::of(vec![group_of(2)]);
     let two = wide.change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     trips(
         &wide,

@@ -68,7 +68,7 @@ pub fn flagged(role: Role, flag: impl Fn(&mut Flags)) -> Role {
     Role { flags, ..role }
 }
 
-pub fn in_lane(role: Role, max_running: u32, mode: ConcurrencyGroupMode) -> Role {
+pub fn in_group(role: Role, max_running: u32, mode: ConcurrencyGroupMode) -> Role {
     let concurrency_group =
         ConcurrencyGroup { name: ConcurrencyGroupName::of_role(&role.name), max_running, mode };
     Role {

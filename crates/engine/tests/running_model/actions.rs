@@ -9,8 +9,8 @@ use stateright::{Model, Property};
 
 use super::database::Ender;
 use super::state::{
-    Attempt, End, Guard, Held, Ledger, Node, Owner, Phase, Protocol, RunNo, Seen, State, StepRow,
-    Truth,
+    Attempt, End, Guard, LeasedRun, Ledger, Node, Owner, Phase, ProgramView, Protocol, RunNo,
+    State, StepRow, Truth,
 };
 
 /// One action of one actor.
@@ -30,11 +30,11 @@ pub enum Action {
     Fetch(usize),
     /// Reconnects to the node, or asks it to end a run that it does not find. The flag says whether
     /// that request arrives.
-    LookAgain(usize, bool),
+    CheckNodeAgain(usize, bool),
     Renew(usize),
     /// Finds that it no longer owns the run, and ends it on the node. The flag says whether that
     /// request arrives.
-    LetGo(usize, bool),
+    Release(usize, bool),
     StopCancelled(usize, bool),
     Finish(usize),
     EndCanceledQueued(RunNo),
@@ -44,8 +44,8 @@ pub enum Action {
     NodeUp(usize),
     // The janitor
     LeaseEnds(RunNo),
-    JanitorLooks(RunNo),
-    JanitorAsks(bool),
+    JanitorFinds(RunNo),
+    JanitorRequests(bool),
     JanitorEnds,
     // People
     Resume,
@@ -82,10 +82,10 @@ impl Action {
                 | Reboot(_)
                 | Unapproved(_)
                 | Backwards(_)
-                | LookAgain(_, false)
-                | LetGo(_, false)
+                | CheckNodeAgain(_, false)
+                | Release(_, false)
                 | StopCancelled(_, false)
-                | JanitorAsks(false)
+                | JanitorRequests(false)
         )
     }
 }
@@ -123,13 +123,13 @@ impl Protocol {
     }
 
     /// Whether the node has anything of a run to wait for.
-    fn is_there(&self, state: &State, run: RunNo) -> bool {
+    fn exists(&self, state: &State, run: RunNo) -> bool {
         let node = &state.nodes[self.node_of(state, run)];
         node.coming.iter().chain(&node.processes).any(|attempt| attempt.run == run)
     }
 
     fn worker_actions(&self, state: &State, worker: usize, actions: &mut Vec<Action>) {
-        let Some(Held { run, phase }) = state.workers[worker] else {
+        let Some(LeasedRun { run, phase }) = state.workers[worker] else {
             if state.open().any(|(_, run)| run.queued()) {
                 actions.push(Action::Lease(worker));
             }
@@ -140,7 +140,7 @@ impl Protocol {
         match phase {
             Phase::Leased => actions.push(Action::Send(worker)),
             Phase::Sent => {
-                if !self.is_there(state, run) {
+                if !self.exists(state, run) {
                     actions.push(Action::Hear(worker));
                 }
                 if state.left.cuts > 0 {
@@ -148,12 +148,12 @@ impl Protocol {
                 }
             }
             Phase::Cut => {
-                actions.push(Action::LookAgain(worker, true));
+                actions.push(Action::CheckNodeAgain(worker, true));
                 if state.left.cuts > 0 && !self.is_found(state, run) {
-                    actions.push(Action::LookAgain(worker, false));
+                    actions.push(Action::CheckNodeAgain(worker, false));
                 }
             }
-            Phase::Heard => {
+            Phase::StreamItem => {
                 actions.push(Action::Fetch(worker));
                 if state.left.cuts > 0 {
                     actions.push(Action::CutLine(worker));
@@ -165,7 +165,7 @@ impl Protocol {
             let reached = [true, false].into_iter().take(if state.left.cuts > 0 { 2 } else { 1 });
             for reached in reached {
                 if !ours || row.expired {
-                    actions.push(Action::LetGo(worker, reached));
+                    actions.push(Action::Release(worker, reached));
                 }
                 if ours && row.canceled {
                     actions.push(Action::StopCancelled(worker, reached));
@@ -225,15 +225,15 @@ impl Protocol {
         }
         match state.janitor {
             Some(seen) if seen.never_started.is_none() => {
-                actions.push(Action::JanitorAsks(true));
+                actions.push(Action::JanitorRequests(true));
                 if state.left.cuts > 0 {
-                    actions.push(Action::JanitorAsks(false));
+                    actions.push(Action::JanitorRequests(false));
                 }
             }
             Some(_) => actions.push(Action::JanitorEnds),
             None => {
                 let overdue = state.open().filter(|(_, run)| run.expired);
-                actions.extend(overdue.map(|(number, _)| Action::JanitorLooks(number)));
+                actions.extend(overdue.map(|(number, _)| Action::JanitorFinds(number)));
             }
         }
     }
@@ -279,9 +279,9 @@ impl Protocol {
     }
 
     fn worker_acts(&self, state: &mut State, worker: usize, action: Action) {
-        let Some(Held { run, phase }) = state.workers[worker] else { return };
+        let Some(LeasedRun { run, phase }) = state.workers[worker] else { return };
         let row = state.runs[&run].clone();
-        let mut now = |phase| state.workers[worker] = Some(Held { run, phase });
+        let mut now = |phase| state.workers[worker] = Some(LeasedRun { run, phase });
         match action {
             Action::Send(_) => self.send(state, worker, run),
             Action::Hear(_) => {
@@ -290,8 +290,8 @@ impl Protocol {
                 // supervisor.
                 let has_result = node.results.contains_key(&run);
                 let phase =
-                    if has_result { Phase::Heard } else { Phase::ClashSubject(End::Failed) };
-                state.workers[worker] = Some(Held { run, phase });
+                    if has_result { Phase::StreamItem } else { Phase::ClashSubject(End::Failed) };
+                state.workers[worker] = Some(LeasedRun { run, phase });
             }
             Action::Fetch(_) => {
                 let node = self.node_of(state, run);
@@ -300,18 +300,18 @@ impl Protocol {
                     // The script failed, or a newer attempt has deleted the outcome.
                     Some(false) | None => End::Failed,
                 };
-                state.workers[worker] = Some(Held { run, phase: Phase::ClashSubject(end) });
+                state.workers[worker] = Some(LeasedRun { run, phase: Phase::ClashSubject(end) });
             }
             Action::CutLine(_) => {
                 now(match phase {
                     // An errand is not repeated: whether its script succeeded is unknown.
-                    Phase::Heard => Phase::ClashSubject(End::Failed),
+                    Phase::StreamItem => Phase::ClashSubject(End::Failed),
                     _ => Phase::Cut,
                 });
                 state.left.cuts -= 1;
             }
-            Action::LookAgain(_, reached) => self.look_again(state, worker, run, reached),
-            Action::LetGo(_, reached) => {
+            Action::CheckNodeAgain(_, reached) => self.check_again(state, worker, run, reached),
+            Action::Release(_, reached) => {
                 state.workers[worker] = None;
                 self.try_end(state, row.step, run, reached);
             }
@@ -345,7 +345,8 @@ impl Protocol {
             return;
         }
         if self.has(Guard::Approval) && !state.truth.approved.contains(&row.generation) {
-            state.workers[worker] = Some(Held { run, phase: Phase::ClashSubject(End::Failed) });
+            state.workers[worker] =
+                Some(LeasedRun { run, phase: Phase::ClashSubject(End::Failed) });
             return;
         }
         let node = self.steps[row.step].node;
@@ -354,7 +355,7 @@ impl Protocol {
             step: row.step,
             generation: row.generation,
         });
-        state.workers[worker] = Some(Held { run, phase: Phase::Sent });
+        state.workers[worker] = Some(LeasedRun { run, phase: Phase::Sent });
     }
 
     /// Whether the node has something of a run to follow or to fetch.
@@ -363,7 +364,7 @@ impl Protocol {
         node.processes.iter().any(|attempt| attempt.run == run) || node.results.contains_key(&run)
     }
 
-    fn look_again(&self, state: &mut State, worker: usize, run: RunNo, reached: bool) {
+    fn check_again(&self, state: &mut State, worker: usize, run: RunNo, reached: bool) {
         let phase = if self.is_found(state, run) {
             Phase::Sent
         } else {
@@ -372,7 +373,7 @@ impl Protocol {
             self.try_end(state, state.runs[&run].step, run, reached);
             Phase::ClashSubject(End::Failed)
         };
-        state.workers[worker] = Some(Held { run, phase });
+        state.workers[worker] = Some(LeasedRun { run, phase });
     }
 
     fn try_end(&self, state: &mut State, step: usize, run: RunNo, reached: bool) -> Option<bool> {
@@ -385,7 +386,7 @@ impl Protocol {
 
     fn janitor_acts(&self, state: &mut State, action: Action) {
         match (action, state.janitor) {
-            (Action::JanitorLooks(number), _) => {
+            (Action::JanitorFinds(number), _) => {
                 let run = &state.runs[&number];
                 let leased = !run.queued();
                 // The janitor asks the node only about destructive runs.
@@ -395,11 +396,13 @@ impl Protocol {
                     (true, true) => None,
                     (true, false) => Some(true),
                 };
-                state.janitor = Some(Seen { run: number, step: run.step, leased, never_started });
+                state.janitor =
+                    Some(ProgramView { run: number, step: run.step, leased, never_started });
             }
-            (Action::JanitorAsks(reached), Some(seen)) => {
+            (Action::JanitorRequests(reached), Some(seen)) => {
                 let said = self.try_end(state, seen.step, seen.run, reached);
-                state.janitor = Some(Seen { never_started: Some(said == Some(true)), ..seen });
+                state.janitor =
+                    Some(ProgramView { never_started: Some(said == Some(true)), ..seen });
             }
             (Action::JanitorEnds, Some(seen)) => {
                 state.janitor = None;
@@ -528,7 +531,7 @@ impl Protocol {
         (0..self.steps.len()).all(agrees) && (0..self.nodes).all(|node| exclusive_on(node) <= 1)
     }
 
-    fn within_the_lane(&self, state: &State) -> bool {
+    fn within_the_group(&self, state: &State) -> bool {
         self.concurrency_group.is_none_or(|most| state.open().count() <= most as usize)
     }
 
@@ -586,8 +589,8 @@ impl Model for Protocol {
             Send(worker)
             | Hear(worker)
             | Fetch(worker)
-            | LookAgain(worker, _)
-            | LetGo(worker, _)
+            | CheckNodeAgain(worker, _)
+            | Release(worker, _)
             | StopCancelled(worker, _)
             | Finish(worker)
             | Crash(worker)
@@ -595,7 +598,9 @@ impl Model for Protocol {
             Arrive(_) | ScriptEnds(_) | ScriptFails(_) | NodeDown(_) | NodeUp(_) | Reboot(_) => {
                 self.node_acts(&mut state, action);
             }
-            JanitorLooks(_) | JanitorAsks(_) | JanitorEnds => self.janitor_acts(&mut state, action),
+            JanitorFinds(_) | JanitorRequests(_) | JanitorEnds => {
+                self.janitor_acts(&mut state, action)
+            }
             Resume | Pause | Commit(_) | Cancel(_) | Retry(_) | Unapproved(_) | Backwards(_) => {
                 self.person_acts(&mut state, action);
             }
@@ -612,7 +617,7 @@ impl Model for Protocol {
         vec![
             Property::always(ONE_ON_EACH_NODE, Self::one_on_each_node),
             Property::always(ONE_OPEN, Self::one_open),
-            Property::always(CONCURRENCY_GROUP, Self::within_the_lane),
+            Property::always(CONCURRENCY_GROUP, Self::within_the_group),
             Property::always(APPLIED_IS_DONE, Self::applied_is_done),
             Property::always(DESTROYED_ONCE, Self::destroyed_once),
             Property::always(NOTHING_WRONG, |_, state: &State| state.truth.wrong.is_none()),

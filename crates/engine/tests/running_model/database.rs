@@ -238,7 +238,7 @@ impl Protocol {
             run.expired = false;
         }
         state.workers[worker] =
-            Some(super::state::Held { run: number, phase: super::state::Phase::Leased });
+            Some(super::state::LeasedRun { run: number, phase: super::state::Phase::Leased });
     }
 
     /// Ends a run and moves its step. Returns false if the run is over already, so its result is

@@ -56,7 +56,7 @@ fn losses() -> Protocol {
     )
 }
 
-fn losses_beside_others() -> Protocol {
+fn losses_among_others() -> Protocol {
     let step = StepSpec { exclusive: false, ..PLAIN };
     protocol(
         "one step that shares its node, losses",
@@ -148,7 +148,7 @@ fn single_step_with_losses_is_safe() {
 
 #[test]
 fn shared_node_step_is_safe() {
-    check(losses_beside_others());
+    check(losses_among_others());
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn gets_stuck(protocol: Protocol, without: &[Guard]) {
 
 #[test]
 fn missing_step_token_starts_outdated_attempt() {
-    falls(super::losses_beside_others(), &[Guard::StepToken], NOTHING_WRONG);
+    falls(super::losses_among_others(), &[Guard::StepToken], NOTHING_WRONG);
 }
 
 #[test]

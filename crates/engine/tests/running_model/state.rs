@@ -185,21 +185,21 @@ pub enum Phase {
     /// The connection to the node broke; it reconnects.
     Cut,
     /// The run has ended on the node; its outcome and result must be fetched.
-    Heard,
+    StreamItem,
     /// The run is over, and its finish must be written.
     ClashSubject(End),
 }
 
 /// The run that a worker holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Held {
+pub struct LeasedRun {
     pub run: RunNo,
     pub phase: Phase,
 }
 
 /// The janitor's view of a run. The run may have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Seen {
+pub struct ProgramView {
     pub run: RunNo,
     pub step: usize,
     pub leased: bool,
@@ -269,10 +269,10 @@ pub struct State {
     pub target: u8,
     pub enabled: bool,
     pub alive: Vec<bool>,
-    pub workers: Vec<Option<Held>>,
+    pub workers: Vec<Option<LeasedRun>>,
     /// The steps that claimers have read and not yet written. Used only without the claim's lock.
     pub claims: [Option<usize>; 2],
-    pub janitor: Option<Seen>,
+    pub janitor: Option<ProgramView>,
     pub nodes: Vec<Node>,
     pub left: Faults,
     pub truth: Truth,

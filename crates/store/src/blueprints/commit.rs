@@ -243,7 +243,7 @@ async fn drop_removal_steps(
     }
     let steps: Vec<StepId> = dropped.iter().map(|id| StepId(*id)).collect();
     end_removed_runs(on, &steps, &[]).await?;
-    sqlx::query(GONE_STEPS).bind(&dropped).bind(number.0).execute(&mut *on).await?;
+    sqlx::query(REMOVE_STEPS).bind(&dropped).bind(number.0).execute(&mut *on).await?;
     let waiting: Vec<Uuid> = sqlx::query_scalar(
         "WITH cut AS (DELETE FROM edge WHERE child = ANY($1) OR parent = ANY($1) RETURNING child) \
          SELECT DISTINCT child FROM cut WHERE child <> ALL($1)",
@@ -314,7 +314,7 @@ async fn removal_steps(
 }
 
 /// Sets steps to *gone*.
-const GONE_STEPS: &str = "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
+const REMOVE_STEPS: &str = "UPDATE step SET state = 'gone', pending = 0, satisfied = 0, failures = 0, cause = NULL, error = NULL, \
     skipped = NULL, disruption_budget_ids = '{}', stale = false, generation = $2, since = now() WHERE id = ANY($1)";
 
 /// Marks noderoles as removed that the new blueprint does not contain.
@@ -353,7 +353,7 @@ async fn remove_noderoles(
         let ids = gone.iter().copied();
         edge::Entity::delete_many().filter(end.eq_any(ids)).exec(&orm(on)).await?;
     }
-    sqlx::query(GONE_STEPS).bind(&gone).bind(number.0).execute(&mut *on).await?;
+    sqlx::query(REMOVE_STEPS).bind(&gone).bind(number.0).execute(&mut *on).await?;
     noderole::Entity::update_many()
         .col_expr(noderole::Column::Disposition, Expr::value("gone"))
         .filter(noderole::Column::Id.eq_any(removed))
@@ -699,7 +699,7 @@ async fn set_step_states(
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
     let why = |cause: RerunCause| match cause {
-        RerunCause::Asked => Why::Slice,
+        RerunCause::Requested => Why::Slice,
         RerunCause::RoleChanged | RerunCause::DataChanged => Why::Changed,
     };
     let committed = new.projection.steps.iter().chain(removals).filter_map(|step| {

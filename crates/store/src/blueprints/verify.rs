@@ -25,7 +25,7 @@ use crate::StoreError;
 use crate::entity::{Columns, NoderoleIntent, step_columns};
 
 /// The maximum number of discrepancies in a report.
-const TOLD: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// A row that does not match the documents.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,7 +68,7 @@ pub async fn discrepancies(
     let wrong_counts: Vec<(Uuid, Value)> =
         sqlx::query_as(WRONG_COUNT_QUERY).fetch_all(&mut *on).await?;
     compare("counts of step", BTreeMap::new(), wrong_counts.into_iter().collect(), &mut found);
-    found.truncate(TOLD);
+    found.truncate(MAX_REPORTED);
     Ok(found)
 }
 
@@ -77,27 +77,27 @@ pub async fn discrepancies(
 pub async fn unproven_rows(on: &mut PgConnection) -> Result<Vec<Discrepancy>, StoreError> {
     let mut found: Vec<Discrepancy> = Vec::new();
     let missing: Vec<(i64, i32, i64)> =
-        sqlx::query_as(MISSING_APPROVALS).bind(TOLD as i64).fetch_all(&mut *on).await?;
+        sqlx::query_as(MISSING_APPROVALS).bind(MAX_REPORTED as i64).fetch_all(&mut *on).await?;
     found.extend(missing.into_iter().map(|(number, required, there)| Discrepancy {
         what: format!("approvals of blueprint {number}"),
         meant: Some(json!(required)),
         found: Some(json!(there)),
     }));
     let rows: Vec<(String, Value)> =
-        sqlx::query_as(ROWS_WITHOUT_ENTRY).bind(TOLD as i64).fetch_all(&mut *on).await?;
+        sqlx::query_as(ROWS_WITHOUT_ENTRY).bind(MAX_REPORTED as i64).fetch_all(&mut *on).await?;
     found.extend(rows.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the audit has no entry with these values"),
         meant: None,
         found: Some(row),
     }));
     let entries: Vec<(String, Value)> =
-        sqlx::query_as(ENTRIES_WITHOUT_ROW).bind(TOLD as i64).fetch_all(&mut *on).await?;
+        sqlx::query_as(ENTRIES_WITHOUT_ROW).bind(MAX_REPORTED as i64).fetch_all(&mut *on).await?;
     found.extend(entries.into_iter().map(|(what, row)| Discrepancy {
         what: format!("{what}: the row is missing, but the audit has an entry"),
         meant: Some(row),
         found: None,
     }));
-    found.truncate(TOLD);
+    found.truncate(MAX_REPORTED);
     Ok(found)
 }
 
@@ -133,7 +133,7 @@ fn compare(what: &str, meant: Rows, mut there: Rows, found: &mut Vec<Discrepancy
         meant: None,
         found: Some(row),
     });
-    found.extend(unexpected.take(TOLD));
+    found.extend(unexpected.take(MAX_REPORTED));
 }
 
 const DEPLOYMENT_QUERY: &str = "SELECT id, jsonb_build_object('parent', parent, 'name', name, 'system', system, 'phantom', phantom, \
@@ -225,7 +225,7 @@ async fn differences<R>(
     relations: &str,
     found: &str,
 ) -> Result<Vec<Discrepancy>, StoreError> {
-    let (values, rows, limit) = (columns.names("d."), columns.rows(), TOLD);
+    let (values, rows, limit) = (columns.names("d."), columns.rows(), MAX_REPORTED);
     let query = format!(
         "SELECT id, to_jsonb(d) - 'id', to_jsonb(s) - 'id' FROM (SELECT {values}{relations} FROM {rows}) d \
          FULL JOIN ({found}) s USING (id) WHERE d IS DISTINCT FROM s ORDER BY id LIMIT {limit}"

@@ -46,7 +46,7 @@ pub struct BarclampRow {
 pub enum ImportOutcome {
     Added,
     /// The same content already exists.
-    Known,
+    Unchanged,
     /// This name and version exist with other content.
     ContentDiffers(Hash),
     /// The catalog already has [`MAX_BARCLAMPS`] versions.
@@ -93,7 +93,7 @@ pub async fn import_barclamp(
         let stored: Option<Vec<u8>> = query.one(&orm(on)).await?;
         let stored = hash("barclamp", &stored.unwrap_or_default())?;
         return Ok(if stored == content_hash {
-            ImportOutcome::Known
+            ImportOutcome::Unchanged
         } else {
             ImportOutcome::ContentDiffers(stored)
         });

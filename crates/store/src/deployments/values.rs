@@ -133,7 +133,7 @@ pub struct ResultFilter<'f> {
 
 /// The stored results of a node, newest or oldest first, each cut to `max_characters`, and their
 /// total number. `None`: there is no such node. The index `run_results` lists them by node and run.
-/// A node has few ([`engine::data::kept`]), so filters need no index.
+/// A node has few ([`engine::data::retention`]), so filters need no index.
 pub async fn node_results(
     on: &mut PgConnection,
     node: NodeId,

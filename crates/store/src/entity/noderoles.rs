@@ -5,7 +5,7 @@
 //! The privileges of the server follow from the trigger `guard_intent` in `guards/projection.sql`.
 
 use engine::blueprint::projection::StepIntent;
-use engine::catalog::{JoinAfter, JoinNeed, Needs, Place};
+use engine::catalog::{JoinAfter, JoinNeed, Needs, RunLocation};
 use engine::cluster::{NoderoleDoc, NoderoleKey};
 use engine::ids::NodeId;
 use sea_orm::DerivePartialModel;
@@ -275,10 +275,10 @@ fn needs(needs: Needs) -> &'static str {
     }
 }
 
-fn place(place: Place) -> &'static str {
+fn place(place: RunLocation) -> &'static str {
     match place {
-        Place::On => "on",
-        Place::For => "for",
+        RunLocation::On => "on",
+        RunLocation::For => "for",
     }
 }
 

@@ -95,7 +95,7 @@ pub struct Batch<E> {
     /// The horizon below which the journal is final, as a cursor.
     pub horizon: i64,
     /// Whether committed events wait for an older transaction to end.
-    pub held_back: bool,
+    pub is_delayed: bool,
 }
 
 /// Whether a stream can resume at a position.
@@ -137,8 +137,8 @@ pub async fn read<E: DeserializeOwned>(
     .bind(limit)
     .fetch_all(pool)
     .await?;
-    let (horizon, held_back) = rows.first().map_or((after.xid, false), |row| (row.0, row.1));
-    let mut batch = Batch { entries: Vec::new(), next: after, more: false, horizon, held_back };
+    let (horizon, is_delayed) = rows.first().map_or((after.xid, false), |row| (row.0, row.1));
+    let mut batch = Batch { entries: Vec::new(), next: after, more: false, horizon, is_delayed };
     let mut read = 0;
     for (_, _, xid, id, topic, kind, body) in rows {
         let (Some(xid), Some(id), Some(topic), Some(kind), Some(body)) =
@@ -302,7 +302,7 @@ mod tests {
 
         let before = read(db.app(), START, 10).await.expect("the journal");
         assert_eq!(lives(&before), []);
-        assert!(before.held_back);
+        assert!(before.is_delayed);
         slow.commit().await.expect("to commit");
 
         let after = eventually(&db, before.next, 2).await;

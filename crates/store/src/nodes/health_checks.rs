@@ -41,7 +41,7 @@ use crate::locks::lock_apply_exclusive;
 use crate::runs::{ChangeError, ConnectionResult, Expected, change_node_alive};
 
 /// The number of results stored per node.
-const KEPT: i64 = 50;
+const MAX_STORED_CHECKS: i64 = 50;
 
 /// The versions with which a health check began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, sqlx::FromRow)]
@@ -240,12 +240,12 @@ pub async fn record_health_check(
     };
     keep(&mut transaction, node, against, result, &before.fqdn).await?;
     transaction.commit().await?;
-    carry_out(pool, node, &before, result, turns.then_some(against)).await
+    apply_result(pool, node, &before, result, turns.then_some(against)).await
 }
 
 /// Applies the effect of a stored result. `turns` is the sufficient count of results against the
 /// believed state.
-async fn carry_out(
+async fn apply_result(
     pool: &PgPool,
     node: NodeId,
     before: &Before,
@@ -290,7 +290,7 @@ async fn keep(
         .bind(node.0)
         .bind(against)
         .bind(result.came.is_ok())
-        .bind(KEPT - 1)
+        .bind(MAX_STORED_CHECKS - 1)
         .bind(&result.address)
         .bind(result.message())
         .bind(i32::try_from(result.took.as_millis()).unwrap_or(i32::MAX))

@@ -17,9 +17,9 @@ pub use list::{
     NodeFilter, NodeModel, NodeRow, local_nodes, node_liveness, node_step_counts, nodes, unreached,
 };
 pub use node::{
-    FactRow, LookFilter, LookRow, MAX_NODE_NODEROLES, NodeDetailRow, NodeNoderoleFilter,
-    NodeNoderoleRow, ReportRow, any_node_detail, facts, health_checks, node_detail,
-    node_detail_by_name, noderoles_of_node, reports,
+    FactRow, HealthCheckFilter, HealthCheckRow, MAX_NODE_NODEROLES, NodeDetailRow,
+    NodeNoderoleFilter, NodeNoderoleRow, ReportRow, any_node_detail, facts, health_checks,
+    node_detail, node_detail_by_name, noderoles_of_node, reports,
 };
 pub use records::{
     BareNode, NewNode, NodeRecord, insert_node, lock_node_inserts, lock_node_record,

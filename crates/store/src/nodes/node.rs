@@ -110,7 +110,7 @@ async fn found(
 /// The result of a health check.
 #[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
 #[sea_orm(entity = "health_check::Entity")]
-pub struct LookRow {
+pub struct HealthCheckRow {
     pub at: OffsetDateTime,
     pub reached: bool,
     /// The address that accepted the connection.
@@ -130,7 +130,7 @@ pub struct LookRow {
 pub struct Attempts(pub Vec<TriedAddress>);
 
 /// Whether a health check contains a text, ignoring case.
-const LOOK_TEXT: &str = "(position(lower($1) IN lower(health_check.address)) > 0 \
+const HEALTH_CHECK_TEXT: &str = "(position(lower($1) IN lower(health_check.address)) > 0 \
     OR position(lower($1) IN lower(health_check.detail)) > 0 \
     OR EXISTS (SELECT FROM jsonb_array_elements(health_check.attempts) AS t (one) \
       WHERE position(lower($1) IN lower(t.one ->> 'address')) > 0 \
@@ -138,7 +138,7 @@ const LOOK_TEXT: &str = "(position(lower($1) IN lower(health_check.address)) > 0
 
 /// A filter for health checks of a node.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct LookFilter<'f> {
+pub struct HealthCheckFilter<'f> {
     pub reached: Option<bool>,
     /// Text in an address or an error, ignoring case.
     pub text: Option<&'f str>,
@@ -153,9 +153,9 @@ pub struct LookFilter<'f> {
 pub async fn health_checks(
     on: &mut PgConnection,
     node: NodeId,
-    filter: LookFilter<'_>,
+    filter: HealthCheckFilter<'_>,
     limit: u64,
-) -> Result<Vec<LookRow>, StoreError> {
+) -> Result<Vec<HealthCheckRow>, StoreError> {
     let at = health_check::Column::At;
     let direction = if filter.ascending { Order::Asc } else { Order::Desc };
     let mut query = health_check::Entity::find()
@@ -169,7 +169,7 @@ pub async fn health_checks(
         query = query.filter(health_check::Column::Reached.eq(reached));
     }
     if let Some(text) = filter.text {
-        query = query.filter(Expr::cust_with_values(LOOK_TEXT, [text]));
+        query = query.filter(Expr::cust_with_values(HEALTH_CHECK_TEXT, [text]));
     }
     Ok(query.into_partial_model().all(&orm(on)).await?)
 }

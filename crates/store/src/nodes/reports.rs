@@ -29,7 +29,7 @@ use crate::runs::{Witness, ensure_facts};
 /// The maximum number of reports per node and minute.
 pub const MOST_REPORTS: i64 = 30;
 /// The number of reports stored per node. It exceeds a minute's maximum.
-const KEPT: i64 = 50;
+const MAX_STORED_REPORTS: i64 = 50;
 
 /// The sender of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,11 +72,11 @@ impl Report {
 /// The result of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reported {
-    Kept,
+    Stored,
     /// Not stored, because of too many reports within the last minute.
     TooMany,
     /// The node was removed.
-    Gone,
+    NodeRemoved,
 }
 
 #[derive(sqlx::FromRow)]
@@ -110,7 +110,7 @@ pub async fn append_report(
     .bind(reporter.node.0)
     .fetch_optional(&mut *transaction)
     .await?;
-    let Some(state) = state else { return Ok(Reported::Gone) };
+    let Some(state) = state else { return Ok(Reported::NodeRemoved) };
     // Other reports may have been stored while this one waited for the row.
     if too_many(transaction, reporter.node).await? {
         return Ok(Reported::TooMany);
@@ -125,7 +125,7 @@ pub async fn append_report(
     .bind(report.message())
     .bind(reporter.token)
     .bind(&reporter.address)
-    .bind(KEPT - 1)
+    .bind(MAX_STORED_REPORTS - 1)
     .execute(&mut *transaction)
     .await?;
     match report {
@@ -145,7 +145,7 @@ pub async fn append_report(
         Report::Shutdown => prompt(transaction, reporter.node, &state, None).await?,
     }
     append_events(transaction, &[node_event(&state.fqdn)], &[]).await?;
-    Ok(Reported::Kept)
+    Ok(Reported::Stored)
 }
 
 async fn too_many(connection: &mut PgConnection, node: NodeId) -> Result<bool, StoreError> {

@@ -23,7 +23,7 @@ use crate::people::TokenHash;
 /// The maximum number of valid tokens per node.
 pub const MAX_TOKENS: i64 = 10;
 /// The maximum number of tokens in a list, newest first. It always includes the valid ones.
-const TOLD: u64 = 50;
+const MAX_LISTED_TOKENS: u64 = 50;
 
 /// A token without its text.
 #[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
@@ -130,7 +130,7 @@ pub async fn node_tokens(
         .order_by_desc(Expr::cust(IS_VALID))
         .order_by_desc(token::Column::CreatedAt)
         .order_by_asc(token::Column::Id)
-        .limit(TOLD)
+        .limit(MAX_LISTED_TOKENS)
         .into_partial_model()
         .all(&orm(connection))
         .await?;

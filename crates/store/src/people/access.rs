@@ -44,7 +44,7 @@ pub struct AccessChangeRow {
 const CONFIRMER: &str = "confirmer";
 
 /// The person and their name, the giver and their name, kind, time, and whether it is confirmed.
-type GivenAccess = (Uuid, String, Uuid, String, String, i64, bool);
+type AccessGrantRow = (Uuid, String, Uuid, String, String, i64, bool);
 
 /// The access of these people and of everyone who gave it, for the gate. The caller adds the policy
 /// and the review.
@@ -53,11 +53,11 @@ pub async fn load_access(
     people: &[PersonId],
 ) -> Result<Access, StoreError> {
     let people: Vec<Uuid> = people.iter().map(|person| person.0).collect();
-    let rows: Vec<GivenAccess> = sqlx::query_as(include_str!("statements/access.sql"))
+    let rows: Vec<AccessGrantRow> = sqlx::query_as(include_str!("statements/access.sql"))
         .bind(people)
         .fetch_all(&mut *connection)
         .await?;
-    let change = |(person, person_name, by, by_name, kind, at, confirmed): GivenAccess| {
+    let change = |(person, person_name, by, by_name, kind, at, confirmed): AccessGrantRow| {
         let kind = AccessKind::ALL.into_iter().find(|known| known.as_str() == kind);
         let kind =
             kind.ok_or_else(|| StoreError::corrupt("access_change.kind", "the kind is unknown"))?;

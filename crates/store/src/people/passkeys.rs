@@ -323,7 +323,7 @@ pub async fn begin_ceremony(
 }
 
 /// Takes the registration or sign-in in progress out of a session. It can be taken only once.
-pub async fn take_ceremony(
+pub async fn consume_ceremony(
     connection: &mut PgConnection,
     session: Uuid,
 ) -> Result<Option<Value>, StoreError> {

@@ -10,7 +10,7 @@ mod proposal;
 pub use left_out::{LeftOutRow, MAX_LEFT_OUT, insert_omitted_parts, left_out};
 pub use list::{FindProposals, ProposalLine, find_proposals};
 pub use proposal::{
-    EditRow, MAX_EDITS, ProposalRow, Stepped, append_edits, discard_proposal, discard_proposals_on,
-    drafts, edits, ensure_node_proposal, ensure_proposal, increment_version, lock_proposal,
-    open_proposal, proposal, redo_edit, set_title, undo_edit,
+    EditRow, MAX_EDITS, ProposalRow, UndoResult, append_edits, discard_proposal,
+    discard_proposals_on, drafts, edits, ensure_node_proposal, ensure_proposal, increment_version,
+    lock_proposal, open_proposal, proposal, redo_edit, set_title, undo_edit,
 };

@@ -301,7 +301,7 @@ pub async fn set_title(
 
 /// The result of an undo or redo.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stepped {
+pub enum UndoResult {
     To {
         /// The new version of the proposal.
         version: i32,
@@ -318,13 +318,13 @@ fn to_undo_result(
     proposal: ProposalId,
     version: i32,
     mut rows: Vec<(i32, Value)>,
-) -> Result<Stepped, StoreError> {
+) -> Result<UndoResult, StoreError> {
     if rows.is_empty() {
-        return Ok(Stepped::Nothing);
+        return Ok(UndoResult::Nothing);
     }
     rows.sort_by_key(|(seq, _)| *seq);
     let edits = rows.into_iter().map(|(seq, body)| numbered(proposal, seq, body));
-    Ok(Stepped::To { version, edits: edits.collect::<Result<_, _>>()? })
+    Ok(UndoResult::To { version, edits: edits.collect::<Result<_, _>>()? })
 }
 
 /// Undoes the edits of the last gesture. The person is recorded with them, because an undo shapes
@@ -334,9 +334,9 @@ pub async fn undo_edit(
     id: ProposalId,
     version: i32,
     by: PersonId,
-) -> Result<Stepped, StoreError> {
+) -> Result<UndoResult, StoreError> {
     let Some(version) = increment_version(connection, id, version).await? else {
-        return Ok(Stepped::VersionConflict);
+        return Ok(UndoResult::VersionConflict);
     };
     let edits = sqlx::query_as(
         "WITH last AS (SELECT coalesce(gesture, seq) AS gesture FROM edit \
@@ -359,9 +359,9 @@ pub async fn redo_edit(
     id: ProposalId,
     version: i32,
     by: PersonId,
-) -> Result<Stepped, StoreError> {
+) -> Result<UndoResult, StoreError> {
     let Some(version) = increment_version(connection, id, version).await? else {
-        return Ok(Stepped::VersionConflict);
+        return Ok(UndoResult::VersionConflict);
     };
     let edits = sqlx::query_as(
         "WITH next AS (SELECT coalesce(gesture, seq) AS gesture FROM edit \

@@ -191,23 +191,26 @@ pub async fn set_resolved(
 
 /// The reviews of a proposal that a person viewed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct ViewedReviews {
     /// The newest viewed review.
     pub review: ReviewId,
     /// The review that they viewed before.
     pub before: Option<ReviewId>,
 }
 
-pub async fn look(
+pub async fn viewed_reviews(
     connection: &mut PgConnection,
     person: PersonId,
     proposal: ProposalId,
-) -> Result<Option<Look>, StoreError> {
+) -> Result<Option<ViewedReviews>, StoreError> {
     let query = review_view::Entity::find_by_id((person.0, proposal.0))
         .select_only()
         .columns([review_view::Column::ReviewId, review_view::Column::BeforeId]);
     let row: Option<(i64, Option<i64>)> = query.into_tuple().one(&orm(connection)).await?;
-    Ok(row.map(|(review, before)| Look { review: ReviewId(review), before: before.map(ReviewId) }))
+    Ok(row.map(|(review, before)| ViewedReviews {
+        review: ReviewId(review),
+        before: before.map(ReviewId),
+    }))
 }
 
 /// Records that a person viewed a review. Viewing an older one changes nothing.

@@ -191,7 +191,7 @@ pub async fn lines_of(
 
 /// The outcome of a review, as a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Became {
+pub enum ReviewOutcome {
     /// The newest reviews of open proposals.
     Open,
     /// Committed.
@@ -205,7 +205,7 @@ pub enum Became {
 /// A search for reviews.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Find<'f> {
-    pub became: Became,
+    pub outcome: ReviewOutcome,
     /// Only reviews with this author.
     pub author: Option<PersonId>,
     /// Only reviews of this deployment, or of a node in it when the proposal was opened.
@@ -232,7 +232,7 @@ impl Hit {
 
 /// A page of search results.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct ReviewHits {
     /// In the requested order.
     pub hits: Vec<Hit>,
     /// The last row scanned, as the cursor of the next page. `None`: there are no more.
@@ -245,12 +245,14 @@ pub async fn find_reviews(
     connection: &mut PgConnection,
     find: &Find<'_>,
     page: &Page<Hit>,
-) -> Result<Found, StoreError> {
-    let (window, state_filter, outcome_filter) = match find.became {
-        Became::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
-        Became::Target => (WINDOW, "", "EXISTS (SELECT FROM blueprint t WHERE t.review_id = s.id)"),
-        Became::Discarded => (WINDOW, "", "s.state = 'discarded'"),
-        Became::Anything => (WINDOW, "", "true"),
+) -> Result<ReviewHits, StoreError> {
+    let (window, state_filter, outcome_filter) = match find.outcome {
+        ReviewOutcome::Open => (i64::MAX, "p.state = 'open' AND p.version = s.version AND", "true"),
+        ReviewOutcome::Target => {
+            (WINDOW, "", "EXISTS (SELECT FROM blueprint t WHERE t.review_id = s.id)")
+        }
+        ReviewOutcome::Discarded => (WINDOW, "", "s.state = 'discarded'"),
+        ReviewOutcome::Anything => (WINDOW, "", "true"),
     };
     let author = find.author.map_or(
         "",
@@ -299,5 +301,5 @@ pub async fn find_reviews(
             last.zip(last_title).filter(|_| scanned >= window).map(|(id, title)| Hit { id, title })
         }
     };
-    Ok(Found { hits, next })
+    Ok(ReviewHits { hits, next })
 }

@@ -12,21 +12,21 @@ mod signatures;
 mod viewed;
 
 pub use comments::{
-    CommentRow, Look, MAX_COMMENTS, NewComment, append_comment, comments, ensure_viewed, look,
-    open_threads, set_resolved, thread,
+    CommentRow, MAX_COMMENTS, NewComment, ViewedReviews, append_comment, comments, ensure_viewed,
+    open_threads, set_resolved, thread, viewed_reviews,
 };
 pub use list::{
-    Became, FactsRow, Find, Found, Hit, LineRow, WINDOW, facts_of, find_reviews, lines_of,
-    open_review_facts,
+    FactsRow, Find, Hit, LineRow, ReviewHits, ReviewOutcome, WINDOW, facts_of, find_reviews,
+    lines_of, open_review_facts,
 };
 pub use replans::{
     ReplanRow, insert_replan, moved_records, replan_for_version, replans, stale_reviews,
 };
 pub use review::{
-    JudgeRow, NewReview, PersonRow, REFUSED_AGAIN, ReviewRow, VerdictRow, able,
+    NewReview, PersonRow, REFUSED_AGAIN, ReviewRow, ReviewerRow, VerdictRow, able,
     affected_deployments_by_review, append_refusal, authors, base, documents, eligible_reviewers,
     find_review, insert_review, insert_verdict, judges, people, review_of_version, reviewers,
     touched, verdicts,
 };
 pub use signatures::{SignatureRow, demanded, insert_signature, reviewed, signatures};
-pub use viewed::{MAX_OPENED, ensure_changes_viewed, opened};
+pub use viewed::{MAX_VIEWED, ensure_changes_viewed, opened};

@@ -427,7 +427,7 @@ pub async fn people(
 
 /// A person in a list of reviews.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JudgeRow {
+pub struct ReviewerRow {
     pub id: PersonId,
     pub name: String,
     /// Whether they are human, enabled and may review everywhere.
@@ -440,7 +440,7 @@ pub struct JudgeRow {
 pub async fn judges(
     connection: &mut PgConnection,
     ids: &[PersonId],
-) -> Result<Vec<JudgeRow>, StoreError> {
+) -> Result<Vec<ReviewerRow>, StoreError> {
     let ids: Vec<Uuid> = ids.iter().map(|p| p.0).collect();
     let rows: Vec<(Uuid, String, bool, Vec<Uuid>)> = sqlx::query_as(
         "SELECT p.id, p.name, p.kind = 'human' AND NOT p.disabled AND 'reviewer' = ANY (p.permissions),
@@ -451,7 +451,7 @@ pub async fn judges(
     .bind(ids)
     .fetch_all(connection)
     .await?;
-    let row = |(id, name, everywhere, inside): (Uuid, String, bool, Vec<Uuid>)| JudgeRow {
+    let row = |(id, name, everywhere, inside): (Uuid, String, bool, Vec<Uuid>)| ReviewerRow {
         id: PersonId(id),
         name,
         everywhere,

@@ -12,7 +12,7 @@ use crate::connect::{hash, orm};
 use crate::entity::viewed_change;
 
 /// The maximum number of entries read or written at once.
-pub const MAX_OPENED: usize = 50_000;
+pub const MAX_VIEWED: usize = 50_000;
 
 /// The policy, deployments and nodes whose change a person opened last, with the hash of that
 /// change.
@@ -24,7 +24,7 @@ pub async fn opened(
     let rows: Vec<(String, Uuid, Vec<u8>)> = viewed_change::Entity::find()
         .filter(viewed_change::Column::PersonId.eq(person.0))
         .filter(viewed_change::Column::ProposalId.eq(proposal.0))
-        .limit(MAX_OPENED as u64)
+        .limit(MAX_VIEWED as u64)
         .select_only()
         .columns([
             viewed_change::Column::Kind,
@@ -53,7 +53,7 @@ pub async fn ensure_changes_viewed(
     changes: &[(Anchor, Hash)],
 ) -> Result<(), StoreError> {
     let (mut kinds, mut ids, mut content_hashes) = (Vec::new(), Vec::new(), Vec::new());
-    for (anchor, content) in changes.iter().take(MAX_OPENED) {
+    for (anchor, content) in changes.iter().take(MAX_VIEWED) {
         let (kind, id) = match anchor {
             // There is only one policy.
             Anchor::Policy(None) => ("policy", Uuid::nil()),

@@ -346,18 +346,18 @@ pub async fn approvals(
 
 /// A step that a run sees. Many runs see the same steps, so they share its data.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Seen {
+pub struct VisibleStep {
     /// The minimum number of hard edges between it and the run's step. `None`: an ACTIVE step on
     /// the same node.
     pub distance: Option<u32>,
     /// Whether the run's step reads from it: a hard parent, or one behind parents without a run.
     pub is_read: bool,
-    pub step: Arc<SeenStep>,
+    pub step: Arc<VisibleStepData>,
 }
 
 /// The data of a step that runs can see.
 #[derive(Debug, PartialEq)]
-pub struct SeenStep {
+pub struct VisibleStepData {
     pub step: StepId,
     pub rank: u32,
     /// Whether it has no run: a milestone or a barrier.
@@ -390,7 +390,7 @@ pub struct SeenStep {
     pub head: BlueprintNumber,
 }
 
-impl SeenStep {
+impl VisibleStepData {
     pub fn addresses(&self) -> Vec<String> {
         addresses(&self.addresses)
     }
@@ -425,13 +425,13 @@ struct StepDataRow {
 }
 
 impl StepDataRow {
-    fn into_step_data(self) -> Result<SeenStep, StoreError> {
+    fn into_step_data(self) -> Result<VisibleStepData, StoreError> {
         let hash = |bytes: &[u8]| {
             Hash::from_bytes(bytes).ok_or_else(|| {
                 StoreError::corrupt(format!("step {}", self.id), "a hash must have 32 bytes")
             })
         };
-        Ok(SeenStep {
+        Ok(VisibleStepData {
             step: StepId(self.id),
             rank: self.rank.unsigned_abs(),
             immediate: self.immediate,
@@ -473,7 +473,7 @@ async fn ancestor_edges(
 pub async fn visible_steps(
     pool: &PgPool,
     run_steps: &[(StepId, NodeId)],
-) -> Result<BTreeMap<StepId, Vec<Seen>>, StoreError> {
+) -> Result<BTreeMap<StepId, Vec<VisibleStep>>, StoreError> {
     let steps: Vec<Uuid> = run_steps.iter().map(|(step, _)| step.0).collect();
     let edges = ancestor_edges(pool, &steps).await?;
     let parents: BTreeSet<Uuid> = edges.iter().map(|(_, parent)| parent.0).collect();
@@ -488,7 +488,7 @@ pub async fn visible_steps(
     for (child, parent) in &edges {
         parents_of.entry(*child).or_default().push(*parent);
     }
-    let mut beside: BTreeMap<NodeId, Vec<&Arc<SeenStep>>> = BTreeMap::new();
+    let mut beside: BTreeMap<NodeId, Vec<&Arc<VisibleStepData>>> = BTreeMap::new();
     for step in rows.values().filter(|step| step.active) {
         beside.entry(step.node).or_default().push(step);
     }
@@ -498,13 +498,13 @@ pub async fn visible_steps(
         let by_distance = ancestor_distances(*step, &edges).into_iter();
         let ancestors = by_distance.filter_map(move |(ancestor, distance)| {
             let step = Arc::clone(rows.get(&ancestor.0)?);
-            Some(Seen { distance: Some(distance), is_read: read.contains(&ancestor), step })
+            Some(VisibleStep { distance: Some(distance), is_read: read.contains(&ancestor), step })
         });
         let beside = beside.get(node).into_iter().flatten().filter(|other| other.step != *step);
         (
             *step,
             ancestors
-                .chain(beside.map(|other| Seen {
+                .chain(beside.map(|other| VisibleStep {
                     distance: None,
                     is_read: false,
                     step: Arc::clone(other),
@@ -519,7 +519,7 @@ pub async fn visible_steps(
 fn read_steps(
     step: StepId,
     parents: &BTreeMap<StepId, Vec<StepId>>,
-    rows: &BTreeMap<Uuid, Arc<SeenStep>>,
+    rows: &BTreeMap<Uuid, Arc<VisibleStepData>>,
 ) -> BTreeSet<StepId> {
     let is_immediate = |id: &StepId| rows.get(&id.0).is_some_and(|row| row.immediate);
     let (mut found, mut open) = (BTreeSet::new(), vec![step]);
@@ -549,7 +549,7 @@ async fn step_data_rows(
 
 /// A stored result of a node.
 #[derive(Debug, Clone, PartialEq, sqlx::FromRow)]
-pub struct KeptResult {
+pub struct StoredResult {
     pub node: Uuid,
     pub run: i64,
     pub step: Uuid,
@@ -570,7 +570,7 @@ pub async fn stored_results(
     pool: &PgPool,
     nodes: &BTreeSet<NodeId>,
     limit: i64,
-) -> Result<BTreeMap<NodeId, (Vec<KeptResult>, usize)>, StoreError> {
+) -> Result<BTreeMap<NodeId, (Vec<StoredResult>, usize)>, StoreError> {
     let mut connection = pool.acquire().await?;
     let counts: Vec<(Uuid, i64)> = runs_with_result()
         .filter(run::Column::NodeId.eq_any(nodes.iter().map(|node| node.0)))
@@ -584,12 +584,12 @@ pub async fn stored_results(
     if counts.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let rows: Vec<KeptResult> = sqlx::query_as(include_str!("statements/stored_results.sql"))
+    let rows: Vec<StoredResult> = sqlx::query_as(include_str!("statements/stored_results.sql"))
         .bind(counts.iter().map(|(node, _)| *node).collect::<Vec<_>>())
         .bind(limit)
         .fetch_all(&mut *connection)
         .await?;
-    let mut kept: BTreeMap<NodeId, (Vec<KeptResult>, usize)> = counts
+    let mut kept: BTreeMap<NodeId, (Vec<StoredResult>, usize)> = counts
         .into_iter()
         .map(|(node, total)| (NodeId(node), (Vec::new(), usize::try_from(total).unwrap_or(0))))
         .collect();
@@ -601,7 +601,7 @@ pub async fn stored_results(
 
 /// The input of a run and its surroundings.
 #[derive(Debug)]
-pub struct Given<'r> {
+pub struct NewInput<'r> {
     pub facts: &'r RunFacts,
     /// The input with its sources, with secrets as references.
     pub input: &'r Value,
@@ -617,7 +617,7 @@ pub struct Given<'r> {
 pub async fn record_inputs(
     pool: &PgPool,
     worker: WorkerId,
-    inputs: &[Given<'_>],
+    inputs: &[NewInput<'_>],
 ) -> Result<BTreeSet<RunId>, StoreError> {
     let mut transaction = pool.begin().await?;
     let kept: Vec<i64> = sqlx::query_scalar(include_str!("statements/record_inputs.sql"))

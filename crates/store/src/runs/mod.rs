@@ -45,9 +45,9 @@ pub use counts::{
     hours, role_step_counts_except, step_counts, tally,
 };
 pub use details::{
-    Approval, Before, Given, KeptResult, RunFacts, RunRows, Seen, SeenStep, SignedBlueprint,
-    addresses, approvals, record_inputs, run_details, signed_blueprints, stored_results,
-    visible_steps,
+    Approval, Before, NewInput, RunFacts, RunRows, SignedBlueprint, StoredResult, VisibleStep,
+    VisibleStepData, addresses, approvals, record_inputs, run_details, signed_blueprints,
+    stored_results, visible_steps,
 };
 pub use facts::{Witness, ensure_facts};
 pub use inputs::{
@@ -64,8 +64,8 @@ pub use log::{LogPiece, LogPosition, append_log, read_log_range};
 pub use models::RunModel;
 pub(crate) use models::joined_steps;
 pub use pending::{
-    AboveRow, InTheWay, LOOKED, PendingFilter, PendingRow, PendingScope, PlaceRow, WaitingRows,
-    above, in_the_way, steps_with_names, waiting,
+    AboveRow, LOOKED, NamedStepRow, PendingFilter, PendingRow, PendingScope, UnappliedSteps,
+    WaitingRows, above, steps_with_names, unapplied_steps, waiting,
 };
 pub use rollout::{
     FailedRow, RunCounts, TimelineRow, WaveRow, failed_in, failed_steps, run_counts, timeline,

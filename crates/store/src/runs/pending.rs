@@ -161,7 +161,7 @@ pub enum PendingScope {
 
 /// The steps that keep a blueprint or deployment from being applied.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InTheWay {
+pub struct UnappliedSteps {
     /// Steps that progress without any person.
     pub moving: usize,
     /// Steps that need action by a person.
@@ -182,11 +182,11 @@ const MAX_STEPS_VISITED: i64 = 50_000;
 ///
 /// The caller must run all statements in one snapshot. Otherwise, a step that changes in between
 /// counts as moving.
-pub async fn in_the_way(
+pub async fn unapplied_steps(
     connection: &mut PgConnection,
     limits: Limits,
     scope: PendingScope,
-) -> Result<InTheWay, StoreError> {
+) -> Result<UnappliedSteps, StoreError> {
     let (blueprint, concurrency_groups) = match scope {
         PendingScope::Target(blueprint) => (Some(blueprint.0), None),
         PendingScope::Deployment(deployment) => {
@@ -224,7 +224,10 @@ pub async fn in_the_way(
             .bind(concurrency_groups.as_deref())
             .fetch_one(&mut *connection)
             .await?;
-    Ok(InTheWay { more: visited == MAX_STEPS_VISITED, ..judged(connection, limits, &open).await? })
+    Ok(UnappliedSteps {
+        more: visited == MAX_STEPS_VISITED,
+        ..judged(connection, limits, &open).await?
+    })
 }
 
 /// Whether every open step anywhere needs a person. `false` if there are too many to check.
@@ -249,9 +252,9 @@ async fn judged(
     connection: &mut PgConnection,
     limits: Limits,
     open: &[Uuid],
-) -> Result<InTheWay, StoreError> {
+) -> Result<UnappliedSteps, StoreError> {
     if open.is_empty() {
-        return Ok(InTheWay::default());
+        return Ok(UnappliedSteps::default());
     }
     let states = [StepState::Error, StepState::Transition, StepState::Todo];
     let rows: Vec<PendingRow> = sqlx::query_as(AssertSqlSafe(statement(false)))
@@ -276,7 +279,7 @@ async fn judged(
     };
     let resting: i64 = rows.iter().filter(needs_person).map(|row| row.total).sum();
     let resting = usize::try_from(resting).unwrap_or(0);
-    Ok(InTheWay { moving: open.len().saturating_sub(resting), resting, more: false })
+    Ok(UnappliedSteps { moving: open.len().saturating_sub(resting), resting, more: false })
 }
 
 async fn concurrency_group_ids(
@@ -348,7 +351,7 @@ pub async fn above(
 /// A step with names for display.
 #[derive(Debug, Clone, PartialEq, Eq, DerivePartialModel)]
 #[sea_orm(entity = "step::Entity")]
-pub struct PlaceRow {
+pub struct NamedStepRow {
     #[sea_orm(from_col = "id")]
     pub step: Uuid,
     #[sea_orm(from_col = "noderole_id")]
@@ -365,7 +368,7 @@ pub struct PlaceRow {
 pub async fn steps_with_names(
     connection: &mut PgConnection,
     steps: &[StepId],
-) -> Result<Vec<PlaceRow>, StoreError> {
+) -> Result<Vec<NamedStepRow>, StoreError> {
     let rows = joined_steps()
         .filter(step::Column::Id.eq_any(steps.iter().map(|step| step.0)))
         .into_partial_model()

@@ -1,6 +1,6 @@
-//! Deletion of results that exceed a node's limits ([`engine::data::kept`]).
+//! Deletion of results that exceed a node's limits ([`engine::data::retention`]).
 
-use engine::data::kept::{Result as Kept, expired_results};
+use engine::data::retention::{Result as NodeResult, expired_results};
 use engine::ids::{NodeId, RunId, StepId};
 use sea_orm::sea_query::{Expr, ExprTrait as _};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select};
@@ -35,7 +35,7 @@ pub(crate) async fn delete_excess_results(
         .into_tuple()
         .all(&orm(connection))
         .await?;
-    let kept = |(run, step, bytes): &(i64, Uuid, i32)| Kept {
+    let kept = |(run, step, bytes): &(i64, Uuid, i32)| NodeResult {
         run: RunId(*run),
         step: StepId(*step),
         bytes: u64::from(bytes.unsigned_abs()),

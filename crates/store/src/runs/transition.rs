@@ -8,7 +8,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use engine::alive::same_boot;
+use engine::alive::is_same_boot;
 use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, Why};
 use engine::catalog::OnReturn;
 use engine::ids::{BlueprintNumber, NodeId, PersonId, RunId, StepId};
@@ -38,7 +38,7 @@ pub enum ChangeError {
     Refused(#[from] Refused),
     /// The noderole of the step was removed.
     #[error("The noderole of step {0} was removed. To run it again, bind the role in a proposal.")]
-    Gone(StepId),
+    NoderoleRemoved(StepId),
     /// The run does not exist or has ended.
     #[error("Run {0} is not open. It has ended, or it does not exist.")]
     RunNotOpen(RunId),
@@ -360,7 +360,7 @@ async fn try_end(
             tracing::info!(%run, %refused, "a run ended, but its step no longer waits for it");
             Outcome::default()
         }
-        Err(ChangeError::Gone(step)) => {
+        Err(ChangeError::NoderoleRemoved(step)) => {
             tracing::info!(%run, %step, "a run ended, but its noderole was removed");
             Outcome::default()
         }
@@ -853,7 +853,7 @@ pub(crate) struct Expected<'a> {
 }
 
 #[derive(sqlx::FromRow)]
-struct Found {
+struct ReachedNode {
     alive: bool,
     phantom: bool,
     fqdn: String,
@@ -863,11 +863,11 @@ struct Found {
     boot_id: String,
 }
 
-impl Found {
+impl ReachedNode {
     fn is(&self, expected: &Expected<'_>) -> bool {
         // The health check that records the first boot id also changes the node.
-        let same_boot = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
-        same_boot
+        let is_same_boot = expected.boot_id.is_empty() || expected.boot_id == self.boot_id;
+        is_same_boot
             && (self.connection_no, self.contradicting_checks)
                 == (expected.connection_no, expected.against)
     }
@@ -884,7 +884,7 @@ pub(crate) async fn change_node_alive(
 ) -> Result<bool, ChangeError> {
     let mut transaction = pool.begin().await?;
     lock_apply_exclusive(&mut transaction).await?;
-    let found: Option<Found> = sqlx::query_as(
+    let found: Option<ReachedNode> = sqlx::query_as(
         "SELECT alive, phantom, fqdn, connection_no, report_no, contradicting_checks, coalesce(boot_id, '') AS boot_id
          FROM node WHERE id = $1 FOR UPDATE",
     )
@@ -911,11 +911,11 @@ pub(crate) async fn change_node_alive(
             .await?;
         }
     }
-    let same_boot = joined.is_some_and(|joined| same_boot(&found.boot_id, joined.boot_id));
+    let is_same_boot = joined.is_some_and(|joined| is_same_boot(&found.boot_id, joined.boot_id));
     // The transition locks the steps in the common order before the node's trigger updates them.
     let change = match alive {
         true => {
-            let resumed = resumed_steps(&mut transaction, node, same_boot).await?;
+            let resumed = resumed_steps(&mut transaction, node, is_same_boot).await?;
             Change::NodeUp { node, resumed }
         }
         false => Change::NodeDown { node },
@@ -948,7 +948,7 @@ pub(crate) async fn change_node_alive(
 async fn resumed_steps(
     transaction: &mut PgConnection,
     node: NodeId,
-    same_boot: bool,
+    is_same_boot: bool,
 ) -> Result<BTreeSet<StepId>, StoreError> {
     let rows: Vec<(Uuid, Option<Value>)> =
         sqlx::query_as(include_str!("statements/steps_of_returning_node.sql"))
@@ -962,7 +962,7 @@ async fn resumed_steps(
             .transpose()
             .map_err(|e| StoreError::corrupt(format!("the role of step {step}"), e))?
             .unwrap_or_default();
-        if policy.resumes(same_boot) {
+        if policy.resumes(is_same_boot) {
             resumed.insert(StepId(step));
         }
     }

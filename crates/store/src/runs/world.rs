@@ -26,7 +26,7 @@ use crate::events::{Event, step_event};
 
 /// The state of a step whose noderole was removed. The engine never sees such a step, because it
 /// has no edges.
-pub(crate) const GONE_STATE: &str = "gone";
+pub(crate) const REMOVED_STATE: &str = "gone";
 
 /// Planning never creates a longer chain.
 const MAX_ROUNDS: usize = 100_000;
@@ -158,7 +158,7 @@ async fn steps_on_node(
         .add(step::Column::State.ne(StepState::Active.as_str()));
     let query = step::Entity::find()
         .filter(step::Column::NodeId.eq(node.0))
-        .filter(step::Column::State.ne(GONE_STATE))
+        .filter(step::Column::State.ne(REMOVED_STATE))
         .filter(is_affected)
         .select_only()
         .column(step::Column::Id);
@@ -246,8 +246,8 @@ impl LockSet {
         .fetch_all(connection)
         .await?;
         for row in rows {
-            if row.state == GONE_STATE {
-                return Err(ChangeError::Gone(StepId(row.id)));
+            if row.state == REMOVED_STATE {
+                return Err(ChangeError::NoderoleRemoved(StepId(row.id)));
             }
             let step = row.into_step()?;
             graph.steps.insert(step.id, step);

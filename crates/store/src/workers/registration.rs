@@ -83,7 +83,7 @@ pub async fn confirm_worker(pool: &PgPool, worker: WorkerId) -> Result<(), Store
 
 /// Whether the worker adopts or ends lost runs: it is confirmed and its lease is valid. A draining
 /// worker leaves them to the others, which can adopt them. Without any, it ends them.
-pub async fn ends_lost_runs(pool: &PgPool, worker: WorkerId) -> Result<bool, StoreError> {
+pub async fn may_end_lost_runs(pool: &PgPool, worker: WorkerId) -> Result<bool, StoreError> {
     let may: bool = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM worker w WHERE w.id = $1 AND w.phase = 'confirmed' AND w.lease_until > now()
            AND (w.drain_since IS NULL OR NOT EXISTS (SELECT FROM live_workers())))",

@@ -8,7 +8,7 @@ use axum::http::{Method, StatusCode};
 use serde_json::{Map, Value, json};
 
 use crate::http::contract::describe::{Caller, Forms, OperationTypes};
-use crate::http::contract::{Operation, ROOT, around, normal_form};
+use crate::http::contract::{Operation, ROOT, normal_form, rules};
 
 pub(super) const SCHEMAS: &str = "#/components/schemas/";
 
@@ -356,7 +356,7 @@ fn parameters() -> Value {
         },
         "IdempotencyKey": {
             "name": "Idempotency-Key", "in": "header", "required": false,
-            "schema": {"type": "string", "minLength": 1, "maxLength": around::LONGEST_KEY, "pattern": "^[!-~]+$"},
+            "schema": {"type": "string", "minLength": 1, "maxLength": rules::LONGEST_KEY, "pattern": "^[!-~]+$"},
             "description": "A unique value for this request, such as a UUID. If you repeat the \
                 request with the same key within 24 hours, you get the first response.",
         },

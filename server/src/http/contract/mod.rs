@@ -5,7 +5,7 @@
 //! from extractors, responses from the return type, both by their serde attributes. [`Op`] has the
 //! rest: id, summary, preconditions.
 //!
-//! [`around`] adds the rules for all operations: it rejects unknown query parameters, adds entity
+//! [`rules`] adds the rules for all operations: it rejects unknown query parameters, adds entity
 //! tags, checks preconditions and handles idempotency keys.
 //!
 //! Invariants:
@@ -14,14 +14,14 @@
 //! * The committed document is the one that is served. A test compares both; `GANTRY_WRITE=1`
 //!   updates the file.
 
-mod around;
 mod describe;
 mod document;
 mod normal_form;
+mod rules;
 
-pub(crate) use around::{LONGEST_KEY, Version, add_encoding_to_etag, version};
 pub(crate) use describe::{Caller, Created, Describe, DescribeInput, OperationTypes, Versioned};
 pub(crate) use document::document;
+pub(crate) use rules::{LONGEST_KEY, Version, add_encoding_to_etag, version};
 
 use describe::Forms;
 
@@ -156,10 +156,10 @@ impl Operations {
         if let Some(state) = &self.state {
             let mut types = OperationTypes::new(&mut self.forms);
             H::describe(&mut types);
-            let rules = around::Rules::of(&operation, &types, state);
+            let rules = rules::Rules::of(&operation, &types, state);
             let route = on(filter, handler)
                 // A route layer, so that it does not apply to 405 responses.
-                .route_layer(from_fn_with_state(rules, around::pass))
+                .route_layer(from_fn_with_state(rules, rules::pass))
                 .layer(DefaultBodyLimit::max(operation.op.body));
             self.router = self.router.route(path, route);
         }

@@ -6,17 +6,17 @@ impl TestServer {
     /// Appends edits to an open proposal via this interface.
     async fn append_via(
         &self,
-        way: Way,
+        interface: Interface,
         cookie: &str,
         (proposal, version): (i64, i64),
         edits: &Value,
     ) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+        outcome(&match interface {
+            Interface::Rest => {
                 let given = json!({"version": version, "edits": edits});
                 self.tell(&format!("/api/v1/proposals/{proposal}/edits"), cookie, given).await
             }
-            Way::Page => {
+            Interface::Page => {
                 let given = json!({"proposal": proposal, "version": version, "edits": edits});
                 self.tell("/call/edit", cookie, given).await
             }
@@ -25,17 +25,17 @@ impl TestServer {
 
     async fn submit_via(
         &self,
-        way: Way,
+        interface: Interface,
         cookie: &str,
         (proposal, version): (i64, i64),
         title: &str,
     ) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+        outcome(&match interface {
+            Interface::Rest => {
                 let given = json!({"version": version, "title": title});
                 self.tell(&format!("/api/v1/proposals/{proposal}/submit"), cookie, given).await
             }
-            Way::Page => {
+            Interface::Page => {
                 let form = format!("proposal={proposal}&version={version}&title={title}");
                 self.post_form("/call/submit", cookie, &form).await
             }
@@ -56,11 +56,11 @@ async fn empty_change_cannot_be_submitted() {
     let undo = json!({"version": version});
     server.tell(&format!("/api/v1/proposals/{proposal}/undo"), &ada, undo).await.json();
     let version = version + 1;
-    for way in INTERFACES {
-        let edits = server.append_via(way, &ada, (proposal, version), &json!([])).await;
-        assert_eq!(edits.0, 400, "{way:?}: no edits are none");
-        let empty = server.submit_via(way, &ada, (proposal, version), "nothing").await;
-        assert_eq!(empty.1, "empty", "{way:?}");
+    for interface in INTERFACES {
+        let edits = server.append_via(interface, &ada, (proposal, version), &json!([])).await;
+        assert_eq!(edits.0, 400, "{interface:?}: no edits are none");
+        let empty = server.submit_via(interface, &ada, (proposal, version), "nothing").await;
+        assert_eq!(empty.1, "empty", "{interface:?}");
     }
     assert_eq!((server.count("review").await, server.count("blueprint").await), (0, 1));
 }
@@ -83,8 +83,9 @@ async fn author_approval_is_rejected_on_every_interface() {
     let (proposal, version) = server.draft(&ada, "web", edits).await;
     for n in [2, 3] {
         let edits = server.data(&ada, "web", n).await;
-        let appended =
-            server.append_via(Way::Page, &edits_it, (proposal, version + n - 2), &edits).await;
+        let appended = server
+            .append_via(Interface::Page, &edits_it, (proposal, version + n - 2), &edits)
+            .await;
         assert_eq!(appended.0, 200, "{appended:?}");
     }
     let undo = json!({"version": version + 2});
@@ -98,25 +99,25 @@ async fn author_approval_is_rejected_on_every_interface() {
         ("who brought it again", &brings_it_again),
         ("who asks", &asks),
     ];
-    for way in INTERFACES {
+    for interface in INTERFACES {
         for (who, cookie) in authors {
             assert_eq!(
-                server.give_verdict_via(way, cookie, id, "approve").await,
+                server.add_verdict_via(interface, cookie, id, "approve").await,
                 no(403, "author"),
-                "{way:?}: {who}"
+                "{interface:?}: {who}"
             );
         }
         assert_eq!(
-            server.give_verdict_via(way, &robot, id, "approve").await,
+            server.add_verdict_via(interface, &robot, id, "approve").await,
             no(403, "not_a_reviewer"),
-            "{way:?}"
+            "{interface:?}"
         );
     }
     for cookie in [&ada, &edits_it, &robot] {
         server.refuses(cookie, id, &no(409, "not_approved"), "nobody else approved").await;
     }
-    server.give_verdict_via(Way::Page, &bo, id, "approve").await;
-    assert_eq!(server.commit_via(Way::Page, &asks, id).await.0, 200);
+    server.add_verdict_via(Interface::Page, &bo, id, "approve").await;
+    assert_eq!(server.commit_via(Interface::Page, &asks, id).await.0, 200);
 }
 
 /// Case 7.
@@ -128,9 +129,11 @@ async fn concurrent_commits_create_one_target() {
     let edits = server.data(&ada, "web", 1).await;
     let draft = server.draft(&ada, "web", edits).await;
     let id = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-    let (rest, page) =
-        tokio::join!(server.commit_via(Way::Rest, &ada, id), server.commit_via(Way::Page, &bo, id));
+    server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
+    let (rest, page) = tokio::join!(
+        server.commit_via(Interface::Rest, &ada, id),
+        server.commit_via(Interface::Page, &bo, id)
+    );
     let lost = match (rest.0, page.0) {
         (201, _) => page,
         (_, 200) => rest,
@@ -146,19 +149,19 @@ async fn recreated_resource_inherits_no_approval() {
     let server = TestServer::new().await;
     let bo = server.furnish().await;
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo).await);
-    for way in INTERFACES {
+    for interface in INTERFACES {
         let edits = server.data(&ada, "web", 1).await;
         let draft = server.draft(&ada, "web", edits.clone()).await;
         let old = server.submit(&ada, draft).await;
-        server.give_verdict_via(way, &bo, old, "approve").await;
-        assert_eq!(server.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
+        server.add_verdict_via(interface, &bo, old, "approve").await;
+        assert_eq!(server.discard_via(interface, &ada, draft).await.0, 200, "{interface:?}");
         let draft = server.draft(&ada, "web", edits).await;
         let again = server.submit(&ada, draft).await;
         server.refuses(&ada, old, &no(409, "not_newest"), "its proposal was discarded").await;
         server
             .refuses(&ada, again, &no(409, "not_approved"), "the same edits, in another proposal")
             .await;
-        server.discard_via(way, &ada, draft).await;
+        server.discard_via(interface, &ada, draft).await;
     }
 
     let web = server.id_of("web", &ada).await;
@@ -172,7 +175,7 @@ async fn recreated_resource_inherits_no_approval() {
     let first = server.id_of("below", &ada).await;
     let draft = server.draft(&ada, "below", role(&first)).await;
     let old = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Rest, &bo, old, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, old, "approve").await;
     server
         .passes(&ada, "web", json!([{"edit": "remove_deployment", "deployment": first}]), &[&bo])
         .await;
@@ -203,12 +206,12 @@ async fn policy_without_review_cannot_be_proposed() {
         (json!({"approvals": 1, "by_risk": {"anything": 1}}), 400),
         (json!({"approvals": 1, "except": ["ada"]}), 400),
     ] {
-        for way in INTERFACES {
+        for interface in INTERFACES {
             let set = json!([{"edit": "set_policy", "policy": policy}]);
             assert_eq!(
-                server.append_via(way, &ada, draft, &set).await.0,
+                server.append_via(interface, &ada, draft, &set).await.0,
                 status,
-                "{way:?} {policy}"
+                "{interface:?} {policy}"
             );
         }
     }
@@ -227,15 +230,15 @@ async fn objection_blocks_commit_until_reviewer_loses_permission() {
     let edits = server.data(&ada, "web", 1).await;
     let draft = server.draft(&ada, "web", edits).await;
     let id = server.submit(&ada, draft).await;
-    for (way, approver) in [(Way::Rest, &bo), (Way::Page, &dan)] {
-        server.give_verdict_via(way, approver, id, "approve").await;
+    for (interface, approver) in [(Interface::Rest, &bo), (Interface::Page, &dan)] {
+        server.add_verdict_via(interface, approver, id, "approve").await;
     }
-    for (way, kind) in [(Way::Page, "request_changes"), (Way::Rest, "reject")] {
-        server.give_verdict_via(way, &cy, id, kind).await;
+    for (interface, kind) in [(Interface::Page, "request_changes"), (Interface::Rest, "reject")] {
+        server.add_verdict_via(interface, &cy, id, kind).await;
         server.refuses(&ada, id, &no(409, "not_approved"), "two approvals and an objection").await;
     }
     server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await;
-    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200);
+    assert_eq!(server.commit_via(Interface::Page, &ada, id).await.0, 200);
 }
 
 /// Case 14.
@@ -248,22 +251,22 @@ async fn policy_change_must_pass_both_policies() {
     let edits = server.data(&ada, "edge", 1).await;
     let draft = server.draft(&ada, "edge", edits).await;
     let waiting = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Page, &bo, waiting, "approve").await;
+    server.add_verdict_via(Interface::Page, &bo, waiting, "approve").await;
 
     let set = |approvals: u32| json!([{"edit": "set_policy", "policy": {"approvals": approvals}}]);
     let draft = server.draft(&ada, "web", set(2)).await;
     let stricter = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Page, &bo, stricter, "approve").await;
+    server.add_verdict_via(Interface::Page, &bo, stricter, "approve").await;
     server
         .refuses(&ada, stricter, &no(409, "not_approved"), "enough before it, too few under itself")
         .await;
-    server.give_verdict_via(Way::Page, &cy, stricter, "approve").await;
-    assert_eq!(server.commit_via(Way::Page, &ada, stricter).await.0, 200);
+    server.add_verdict_via(Interface::Page, &cy, stricter, "approve").await;
+    assert_eq!(server.commit_via(Interface::Page, &ada, stricter).await.0, 200);
     server.refuses(&ada, waiting, &no(409, "policy_moved"), "approved under the old one").await;
 
     let draft = server.draft(&ada, "web", set(1)).await;
     let weaker = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Rest, &bo, weaker, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, weaker, "approve").await;
     server
         .refuses(&ada, weaker, &no(409, "not_approved"), "enough under itself, too few before it")
         .await;
@@ -278,10 +281,10 @@ async fn database_failure_during_commit_commits_nothing() {
     let edits = server.data(&ada, "web", 1).await;
     let draft = server.draft(&ada, "web", edits).await;
     let id = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let written = "object o WHERE o.kind <> 'barclamp'";
     let before = (server.count(written).await, server.count("audit").await);
-    for way in INTERFACES {
+    for interface in INTERFACES {
         let mut held = server.db.owner().begin().await.expect("a transaction");
         // The last statement of the commit waits. All others have been executed.
         sqlx::query("LOCK TABLE audit IN ACCESS EXCLUSIVE MODE")
@@ -289,16 +292,20 @@ async fn database_failure_during_commit_commits_nothing() {
             .await
             .expect("the owner may");
         let cut = async {
-            server.somebody_waits().await;
+            server.has_lock_waiter().await;
             server.db.terminate_connections().await.expect("to cut");
         };
-        let (committed, ()) = tokio::join!(server.commit_via(way, &ada, id), cut);
+        let (committed, ()) = tokio::join!(server.commit_via(interface, &ada, id), cut);
         drop(held);
-        assert_eq!(committed.0, 503, "{way:?}: {committed:?}");
-        assert_eq!(server.count("blueprint").await, 1, "{way:?}");
-        assert_eq!((server.count(written).await, server.count("audit").await), before, "{way:?}");
+        assert_eq!(committed.0, 503, "{interface:?}: {committed:?}");
+        assert_eq!(server.count("blueprint").await, 1, "{interface:?}");
+        assert_eq!(
+            (server.count(written).await, server.count("audit").await),
+            before,
+            "{interface:?}"
+        );
     }
-    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200, "and then it passes");
+    assert_eq!(server.commit_via(Interface::Page, &ada, id).await.0, 200, "and then it passes");
 }
 
 /// Case 20: irreversible changes come first, however many others there are and however few fit into
@@ -337,16 +344,16 @@ roles:
     );
     let draft = server.draft(&ada, "web", Value::from(edits)).await;
     let id = server.submit(&ada, draft).await;
-    for way in INTERFACES {
-        let review = match way {
-            Way::Rest => server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await,
-            Way::Page => server.tell("/call/review", &bo, json!({"id": id})).await,
+    for interface in INTERFACES {
+        let review = match interface {
+            Interface::Rest => server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await,
+            Interface::Page => server.tell("/call/review", &bo, json!({"id": id})).await,
         };
         let review = review.json();
-        assert_eq!(review["risks"], json!(["destructive"]), "{way:?}");
+        assert_eq!(review["risks"], json!(["destructive"]), "{interface:?}");
         let first = review["summary"][0].as_str().expect("a line");
-        assert!(first.contains("be undone") && first.contains("n1"), "{way:?}: {first}");
-        assert_eq!(review["type_to_commit"], "web", "{way:?}");
+        assert!(first.contains("be undone") && first.contains("n1"), "{interface:?}: {first}");
+        assert_eq!(review["type_to_commit"], "web", "{interface:?}");
     }
     let page = server.visit(&format!("/reviews/{id}"), &bo).await;
     let text = page.text();
@@ -378,13 +385,13 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
             r#"[{{"edit": "set_role_data", "deployment": {web}, "role": "app",
                  "data": {{"app": {{"port": {number}}}}}}}]"#
         );
-        for way in INTERFACES {
-            let (path, body) = match way {
-                Way::Rest => (
+        for interface in INTERFACES {
+            let (path, body) = match interface {
+                Interface::Rest => (
                     format!("/api/v1/proposals/{proposal}/edits"),
                     format!(r#"{{"version": {version}, "edits": {edits}}}"#),
                 ),
-                Way::Page => (
+                Interface::Page => (
                     "/call/edit".to_owned(),
                     format!(
                         r#"{{"proposal": {proposal}, "version": {version}, "edits": {edits}}}"#
@@ -394,13 +401,13 @@ async fn unrepresentable_number_is_rejected_on_every_interface() {
             let answer = server.ask(server.post_json(&path, &ada, body)).await;
             assert!(
                 (400..500).contains(&answer.status.as_u16()),
-                "{way:?} {number}: {}",
+                "{interface:?} {number}: {}",
                 answer.text()
             );
-            let placed = way == Way::Page
+            let placed = interface == Interface::Page
                 || answer.text().contains("line 2")
                 || answer.text().contains("/app/port");
-            assert!(placed, "{way:?} {number}: {}", answer.text());
+            assert!(placed, "{interface:?} {number}: {}", answer.text());
         }
     }
     let facts = r#"{"a": 1e-400}"#;
@@ -417,24 +424,24 @@ async fn misleading_text_is_rejected_on_every_interface() {
     let web = server.id_of("web", &ada).await;
     let edits = server.data(&ada, "web", 1).await;
     let draft = server.draft(&ada, "web", edits).await;
-    for way in INTERFACES {
+    for interface in INTERFACES {
         for hidden in ["\u{202e}", "\u{200b}", "\u{2066}", "\u{0}"] {
             let data = json!({"app": {format!("{hidden}trop"): 1}});
             let set =
                 json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": data}]);
             assert_eq!(
-                server.append_via(way, &ada, draft, &set).await,
+                server.append_via(interface, &ada, draft, &set).await,
                 no(422, "edit_refused"),
-                "{way:?} {hidden:?}"
+                "{interface:?} {hidden:?}"
             );
-            let title = match way {
-                Way::Rest => format!("safe{hidden}"),
-                Way::Page => format!("safe{}", escaped(hidden)),
+            let title = match interface {
+                Interface::Rest => format!("safe{hidden}"),
+                Interface::Page => format!("safe{}", escaped(hidden)),
             };
             assert_eq!(
-                server.submit_via(way, &ada, draft, &title).await.0,
+                server.submit_via(interface, &ada, draft, &title).await.0,
                 400,
-                "{way:?} {hidden:?}"
+                "{interface:?} {hidden:?}"
             );
         }
     }
@@ -446,18 +453,18 @@ async fn misleading_text_is_rejected_on_every_interface() {
     let detail = refused["errors"][0]["detail"].as_str().unwrap_or_default();
     assert!(detail.contains("/app/1/note contains the character U+200B"), "{refused}");
     let id = server.submit(&ada, draft).await;
-    for way in INTERFACES {
-        let said = match way {
-            Way::Rest => {
+    for interface in INTERFACES {
+        let said = match interface {
+            Interface::Rest => {
                 let said = json!({"kind": "approve", "reason": "fine\u{202e}"});
                 server.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, said).await
             }
-            Way::Page => {
+            Interface::Page => {
                 let said = format!("review={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
                 server.post_form("/call/judge", &bo, &said).await
             }
         };
-        assert_eq!(outcome(&said).0, 400, "{way:?}");
+        assert_eq!(outcome(&said).0, 400, "{interface:?}");
     }
     assert_eq!((server.count("edit").await, server.count("verdict").await), (1, 0));
 }

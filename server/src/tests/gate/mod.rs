@@ -11,10 +11,10 @@ use super::streaming::StreamClient;
 use super::*;
 
 /// The interfaces that accept commands.
-const INTERFACES: [Way; 2] = [Way::Rest, Way::Page];
+const INTERFACES: [Interface; 2] = [Interface::Rest, Interface::Page];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Interface {
     Rest,
     Page,
 }
@@ -41,22 +41,30 @@ impl TestServer {
         self.ask(request.body(Body::from(form.to_owned())).expect("a request")).await
     }
 
-    async fn commit_via(&self, way: Way, cookie: &str, id: i64) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+    async fn commit_via(&self, interface: Interface, cookie: &str, id: i64) -> Outcome {
+        outcome(&match interface {
+            Interface::Rest => {
                 self.tell(&format!("/api/v1/reviews/{id}/commit"), cookie, json!({})).await
             }
-            Way::Page => self.post_form("/call/commit", cookie, &format!("review={id}")).await,
+            Interface::Page => {
+                self.post_form("/call/commit", cookie, &format!("review={id}")).await
+            }
         })
     }
 
-    async fn give_verdict_via(&self, way: Way, cookie: &str, id: i64, kind: &str) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+    async fn add_verdict_via(
+        &self,
+        interface: Interface,
+        cookie: &str,
+        id: i64,
+        kind: &str,
+    ) -> Outcome {
+        outcome(&match interface {
+            Interface::Rest => {
                 let verdict = json!({"kind": kind, "reason": "because"});
                 self.tell(&format!("/api/v1/reviews/{id}/verdicts"), cookie, verdict).await
             }
-            Way::Page => {
+            Interface::Page => {
                 self.post_form(
                     "/call/judge",
                     cookie,
@@ -115,16 +123,16 @@ impl TestServer {
 
     async fn discard_via(
         &self,
-        way: Way,
+        interface: Interface,
         cookie: &str,
         (proposal, version): (i64, i64),
     ) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+        outcome(&match interface {
+            Interface::Rest => {
                 let given = json!({"version": version});
                 self.tell(&format!("/api/v1/proposals/{proposal}/discard"), cookie, given).await
             }
-            Way::Page => {
+            Interface::Page => {
                 self.post_form(
                     "/call/discard",
                     cookie,
@@ -159,7 +167,7 @@ impl TestServer {
         let draft = self.draft(ada, deployment, edits).await;
         let id = self.submit(ada, draft).await;
         for who in approve {
-            self.give_verdict_via(Way::Rest, who, id, "approve").await;
+            self.add_verdict_via(Interface::Rest, who, id, "approve").await;
         }
         let name = json!({"name": deployment});
         self.tell(&format!("/api/v1/reviews/{id}/commit"), ada, name).await.json();
@@ -175,7 +183,7 @@ impl TestServer {
     }
 
     /// Waits until a statement waits for a lock.
-    async fn somebody_waits(&self) {
+    async fn has_lock_waiter(&self) {
         let sql = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
                    WHERE NOT l.granted AND a.datname = current_database())";
         for _ in 0..1000 {
@@ -190,8 +198,12 @@ impl TestServer {
     /// Checks that every interface rejects the commit with this result and creates no target.
     async fn refuses(&self, cookie: &str, id: i64, wanted: &Outcome, why: &str) {
         let before = self.count("blueprint").await;
-        for way in INTERFACES {
-            assert_eq!(self.commit_via(way, cookie, id).await, *wanted, "{way:?}: {why}");
+        for interface in INTERFACES {
+            assert_eq!(
+                self.commit_via(interface, cookie, id).await,
+                *wanted,
+                "{interface:?}: {why}"
+            );
         }
         assert_eq!(self.count("blueprint").await, before, "{why}");
     }
@@ -214,35 +226,35 @@ async fn every_interface_enforces_the_gate() {
     let not_approved = no(409, "not_approved");
 
     server.refuses(&ada, first, &not_approved, "nobody looked at it").await;
-    for way in INTERFACES {
+    for interface in INTERFACES {
         assert_eq!(
-            server.give_verdict_via(way, &ada, first, "approve").await,
+            server.add_verdict_via(interface, &ada, first, "approve").await,
             no(403, "author"),
-            "{way:?}"
+            "{interface:?}"
         );
         assert_eq!(
-            server.give_verdict_via(way, &eve, first, "approve").await,
+            server.add_verdict_via(interface, &eve, first, "approve").await,
             no(403, "not_a_reviewer"),
-            "{way:?}"
+            "{interface:?}"
         );
         assert_eq!(
-            server.give_verdict_via(way, "", first, "approve").await,
+            server.add_verdict_via(interface, "", first, "approve").await,
             no(401, "signed_out"),
-            "{way:?}"
+            "{interface:?}"
         );
         assert_eq!(
-            server.give_verdict_via(way, &bo, first + 7, "approve").await,
+            server.add_verdict_via(interface, &bo, first + 7, "approve").await,
             no(404, "not_found"),
-            "{way:?}"
+            "{interface:?}"
         );
     }
     server.refuses(&ada, first, &not_approved, "only its author did").await;
-    for (way, kind) in INTERFACES.into_iter().zip(["reject", "request_changes"]) {
-        server.give_verdict_via(way, &bo, first, "approve").await;
-        server.give_verdict_via(way, &bo, first, kind).await;
+    for (interface, kind) in INTERFACES.into_iter().zip(["reject", "request_changes"]) {
+        server.add_verdict_via(interface, &bo, first, "approve").await;
+        server.add_verdict_via(interface, &bo, first, kind).await;
         server.refuses(&ada, first, &not_approved, kind).await;
     }
-    server.give_verdict_via(Way::Rest, &bo, first, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, first, "approve").await;
     server.refuses(&eve, first, &no(403, "forbidden"), "a viewer commits").await;
     server.refuses("", first, &no(401, "signed_out"), "nobody commits").await;
     server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await;
@@ -259,7 +271,7 @@ async fn every_interface_enforces_the_gate() {
     server.refuses(&ada, first, &no(409, "not_newest"), "it was edited").await;
     let second = server.submit(&ada, (proposal, version)).await;
     server.refuses(&ada, second, &not_approved, "the approval was of the first").await;
-    server.give_verdict_via(Way::Page, &bo, second, "approve").await;
+    server.add_verdict_via(Interface::Page, &bo, second, "approve").await;
 
     let other = "INSERT INTO proposal (deployment_id, kind, created_by)
                  SELECT deployment_id, 'autopilot', created_by FROM proposal RETURNING id";
@@ -271,12 +283,12 @@ async fn every_interface_enforces_the_gate() {
     let edits = json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
     let sooner = server.append(&ada, other, 0, edits).await;
     let sooner = server.submit(&ada, (other, sooner)).await;
-    server.give_verdict_via(Way::Page, &bo, sooner, "approve").await;
-    assert_eq!(server.commit_via(Way::Page, &ada, sooner).await.0, 200);
+    server.add_verdict_via(Interface::Page, &bo, sooner, "approve").await;
+    assert_eq!(server.commit_via(Interface::Page, &ada, sooner).await.0, 200);
     server.refuses(&ada, sooner, &no(409, "committed"), "it is a target already").await;
     server.refuses(&ada, second, &no(409, "not_newest"), "another change came first").await;
     assert_eq!(
-        server.give_verdict_via(Way::Rest, &bo, second, "approve").await,
+        server.add_verdict_via(Interface::Rest, &bo, second, "approve").await,
         no(409, "not_newest"),
         "nor is it approved"
     );
@@ -297,11 +309,11 @@ async fn every_interface_enforces_the_gate() {
     assert_eq!(review["authors"], json!(["ada"]));
     server.refuses(&ada, third, &not_approved, "the approval was of another plan").await;
     let version = version + 1;
-    server.give_verdict_via(Way::Rest, &bo, third, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, third, "approve").await;
     server.sql("UPDATE head SET epoch = epoch + 1").await;
     server.refuses(&ada, third, &no(409, "other_epoch"), "a backup was restored").await;
     let fourth = server.submit(&ada, (proposal, version)).await;
-    server.give_verdict_via(Way::Rest, &bo, fourth, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, fourth, "approve").await;
     let path = format!("/api/v1/proposals/{proposal}/discard");
     server.tell(&path, &ada, json!({"version": version + 1})).await.json();
     server.refuses(&ada, fourth, &no(409, "not_newest"), "it was discarded").await;
@@ -323,7 +335,7 @@ async fn parameters_never_widen_an_approval() {
     let edits = server.data(&ada, "edge", 1).await;
     let edge = server.draft(&ada, "edge", edits).await;
     let other = server.submit(&ada, edge).await;
-    server.give_verdict_via(Way::Rest, &bo, approved, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, approved, "approve").await;
 
     let path = format!("/api/v1/reviews/{other}");
     let forced =
@@ -372,7 +384,7 @@ async fn parameters_never_widen_an_approval() {
     let beyond = server.tell(&format!("/api/v1/proposals/{}/edits", edge.0), &ada, beyond).await;
     assert_eq!(outcome(&beyond), no(422, "edit_refused"));
     assert_eq!((server.count("verdict").await, server.count("blueprint").await), (verdicts, 1));
-    assert_eq!(server.commit_via(Way::Rest, &ada, approved).await.0, 201);
+    assert_eq!(server.commit_via(Interface::Rest, &ada, approved).await.0, 201);
 }
 
 #[tokio::test]
@@ -383,7 +395,7 @@ async fn crafted_ids_return_404() {
     let edits = server.data(&ada, "web", 1).await;
     let web = server.draft(&ada, "web", edits).await;
     let id = server.submit(&ada, web).await;
-    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let verdicts = server.count("verdict").await;
     let near = [".0", "e0", "%20", "%00", ";", ",1", "%2f..%2f1", "'", "%EF%BC%91"]
         .map(|end| format!("{id}{end}"));
@@ -413,7 +425,7 @@ async fn crafted_ids_return_404() {
         }
     }
     assert_eq!((server.count("blueprint").await, server.count("verdict").await), (1, verdicts));
-    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200);
+    assert_eq!(server.commit_via(Interface::Page, &ada, id).await.0, 200);
 }
 
 #[tokio::test]
@@ -484,7 +496,7 @@ async fn commit_after_lost_permission_is_rejected() {
     let edits = server.data(&ada, "web", 1).await;
     let web = server.draft(&ada, "web", edits).await;
     let id = server.submit(&ada, web).await;
-    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let mut tab = StreamClient::open(&server, &ada, "", "").await;
 
     server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'ada'").await;
@@ -497,7 +509,7 @@ async fn commit_after_lost_permission_is_rejected() {
     server.sql("UPDATE person SET disabled = false WHERE name = 'ada'").await;
     server.refuses(&ada, id, &no(401, "signed_out"), "the old session does not come back").await;
     let again = server.cookie().await;
-    assert_eq!(server.commit_via(Way::Rest, &again, id).await.0, 201);
+    assert_eq!(server.commit_via(Interface::Rest, &again, id).await.0, 201);
 }
 
 #[tokio::test]
@@ -511,13 +523,13 @@ async fn irreversible_commit_requires_the_name() {
     let bind = json!([{"edit": "bind", "deployment": web, "node": node, "role": "app"}]);
     let draft = server.draft(&ada, "web", bind).await;
     let id = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
-    assert_eq!(server.commit_via(Way::Rest, &ada, id).await.0, 201);
+    server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
+    assert_eq!(server.commit_via(Interface::Rest, &ada, id).await.0, 201);
     let draft = server
         .draft(&ada, "web", json!([{"edit": "unbind", "node": node, "noderole": "app"}]))
         .await;
     let id = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+    server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let path = format!("/api/v1/reviews/{id}");
     assert_eq!(server.send_get(&path, &ada).await.json()["type_to_commit"], "web");
     server.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;

@@ -61,12 +61,12 @@ impl ApprovedReview {
             json!([{"edit": "bind", "deployment": board["id"], "node": node, "role": "app"}]);
         let first = server.draft(&ada, "web", edits).await;
         let first = server.submit(&ada, first).await;
-        server.give_verdict_via(Way::Rest, &bo, first, "approve").await;
-        assert_eq!(server.commit_via(Way::Rest, &ada, first).await.0, 201);
+        server.add_verdict_via(Interface::Rest, &bo, first, "approve").await;
+        assert_eq!(server.commit_via(Interface::Rest, &ada, first).await.0, 201);
         let edits = server.data(&ada, "web", 1).await;
         let (proposal, version) = server.draft(&ada, "web", edits).await;
         let id = server.submit(&ada, (proposal, version)).await;
-        server.give_verdict_via(Way::Rest, &bo, id, "approve").await;
+        server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
         Self { server, ada, bo, proposal, version, id }
     }
 
@@ -169,7 +169,7 @@ async fn break_only(rule: Rule, case: &ApprovedReview) {
             let cy = NewPerson::human("cy", [Permission::Reviewer]);
             let cy = server.people.create_person(None, &cy).await.expect("a person");
             let cy = server.cookie_for(cy).await;
-            server.give_verdict_via(Way::Page, &cy, case.id, "request_changes").await;
+            server.add_verdict_via(Interface::Page, &cy, case.id, "request_changes").await;
         }
         Rule::Approvals => {
             server.sql("UPDATE person SET permissions = '{viewer}' WHERE name = 'bo'").await
@@ -192,8 +192,8 @@ async fn approval_with_fresh_access_does_not_count() {
         .await
         .expect("the owner may");
     assert!(case.by_hand().await.is_none(), "the approval was there before");
-    case.server.give_verdict_via(Way::Rest, &case.bo, case.id, "request_changes").await;
-    case.server.give_verdict_via(Way::Page, &case.bo, case.id, "approve").await;
+    case.server.add_verdict_via(Interface::Rest, &case.bo, case.id, "request_changes").await;
+    case.server.add_verdict_via(Interface::Page, &case.bo, case.id, "approve").await;
     assert_eq!(case.broken().await, [Rule::Approvals]);
     case.server.refuses(&case.ada, case.id, &no(409, "not_approved"), "fresh access").await;
     assert_eq!(case.by_hand().await.as_deref(), Some("GY040"));
@@ -201,7 +201,7 @@ async fn approval_with_fresh_access_does_not_count() {
 
 /// xen is an admin who gives both people access, or the reviewer gives the author access.
 #[tokio::test]
-async fn approval_with_access_of_common_origin_does_not_count() {
+async fn approval_with_common_access_origin_is_ignored() {
     for (what, changes) in [
         ("two accounts of one admin", vec![("ada", "created", "xen"), ("bo", "created", "xen")]),
         ("an account of the reviewer", vec![("ada", "created", "bo")]),
@@ -235,7 +235,7 @@ async fn each_rule_alone_blocks_the_commit() {
         "what the gate asks"
     );
     assert!(gate.is_open() && sound.by_hand().await.is_none(), "nothing is in the way");
-    assert_eq!(sound.server.commit_via(Way::Page, &sound.ada, sound.id).await.0, 200);
+    assert_eq!(sound.server.commit_via(Interface::Page, &sound.ada, sound.id).await.0, 200);
     for rule in every {
         // Don't view the review before the rule is broken: the cached plan is right for the
         // submitted state.

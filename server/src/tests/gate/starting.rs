@@ -35,9 +35,9 @@ impl TestServer {
         store::runs::claim_runs(self.db.worker(), Limits::default()).await.expect("a claim").runs
     }
 
-    async fn switch_via(&self, way: Way, cookie: &str, enabled: bool) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+    async fn switch_via(&self, interface: Interface, cookie: &str, enabled: bool) -> Outcome {
+        outcome(&match interface {
+            Interface::Rest => {
                 self.tell(
                     "/api/v1/execution",
                     cookie,
@@ -45,20 +45,26 @@ impl TestServer {
                 )
                 .await
             }
-            Way::Page => {
+            Interface::Page => {
                 self.post_form("/call/switch", cookie, &format!("enabled={enabled}&reason=because"))
                     .await
             }
         })
     }
 
-    async fn hold_via(&self, way: Way, cookie: &str, deployment: &str, held: bool) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+    async fn hold_via(
+        &self,
+        interface: Interface,
+        cookie: &str,
+        deployment: &str,
+        held: bool,
+    ) -> Outcome {
+        outcome(&match interface {
+            Interface::Rest => {
                 let given = json!({"on_hold": held, "reason": "because"});
                 self.tell(&format!("/api/v1/deployments/{deployment}/hold"), cookie, given).await
             }
-            Way::Page => {
+            Interface::Page => {
                 let id = self.id_of(deployment, cookie).await;
                 let id = id.as_str().expect("an id");
                 self.post_form(
@@ -71,9 +77,15 @@ impl TestServer {
         })
     }
 
-    async fn restore_via(&self, way: Way, cookie: &str, deployment: &str, target: i64) -> Answer {
-        match way {
-            Way::Rest => {
+    async fn restore_via(
+        &self,
+        interface: Interface,
+        cookie: &str,
+        deployment: &str,
+        target: i64,
+    ) -> Answer {
+        match interface {
+            Interface::Rest => {
                 self.tell(
                     &format!("/api/v1/deployments/{deployment}/restore"),
                     cookie,
@@ -81,7 +93,7 @@ impl TestServer {
                 )
                 .await
             }
-            Way::Page => {
+            Interface::Page => {
                 self.post_form(
                     "/call/restore",
                     cookie,
@@ -93,12 +105,17 @@ impl TestServer {
     }
 
     /// Imports one file of a barclamp. A page takes one file at a time.
-    async fn import_via(&self, way: Way, cookie: &str, (path, text): (&str, &str)) -> Outcome {
-        outcome(&match way {
-            Way::Rest => {
+    async fn import_via(
+        &self,
+        interface: Interface,
+        cookie: &str,
+        (path, text): (&str, &str),
+    ) -> Outcome {
+        outcome(&match interface {
+            Interface::Rest => {
                 self.tell("/api/v1/barclamps", cookie, json!({"files": {path: text}})).await
             }
-            Way::Page => {
+            Interface::Page => {
                 let encoded = |text: &str| {
                     text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>()
                 };
@@ -131,47 +148,55 @@ async fn disabled_switch_hold_or_jig_starts_nothing() {
     let (ada, bo) = (server.cookie().await, server.cookie_for(bo_is).await);
     let bind = json!([{"edit": "bind", "deployment": server.id_of("web", &ada).await, "node": server.n1(&ada).await, "role": "app"}]);
     let nothing: [RunId; 0] = [];
-    for way in INTERFACES {
-        let (done, made) = match way {
-            Way::Rest => (200, 201),
-            Way::Page => (200, 200),
+    for interface in INTERFACES {
+        let (done, made) = match interface {
+            Interface::Rest => (200, 201),
+            Interface::Page => (200, 200),
         };
-        assert_eq!(server.switch_via(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(server.hold_via(way, &ada, "web", true).await.0, done, "{way:?}");
-        if way == INTERFACES[0] {
+        assert_eq!(server.switch_via(interface, &ada, false).await.0, made, "{interface:?}");
+        assert_eq!(server.hold_via(interface, &ada, "web", true).await.0, done, "{interface:?}");
+        if interface == INTERFACES[0] {
             // None of them blocks an approved change. Its steps stay pending.
             server.passes(&ada, "web", bind.clone(), &[&bo]).await;
             server.start_worker_and_node(&ada).await;
         }
-        assert_eq!(server.starts().await, nothing, "{way:?}: off and held");
-        assert_eq!(server.switch_via(way, &bo, true).await, no(403, "forbidden"), "{way:?}");
-        assert_eq!(server.switch_via(way, &ada, true).await.0, made, "{way:?}");
-        assert_eq!(server.starts().await, nothing, "{way:?}: held");
-        assert_eq!(server.hold_via(way, &bo, "web", false).await, no(403, "forbidden"), "{way:?}");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: off and held");
         assert_eq!(
-            server.hold_via(way, &ada, "edge", false).await,
-            no(409, "state"),
-            "{way:?}: another's is no hold of this"
+            server.switch_via(interface, &bo, true).await,
+            no(403, "forbidden"),
+            "{interface:?}"
         );
-        assert_eq!(server.switch_via(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(server.hold_via(way, &ada, "web", false).await.0, done, "{way:?}");
-        assert_eq!(server.starts().await, nothing, "{way:?}: off");
-        assert_eq!(server.switch_via(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(server.switch_via(interface, &ada, true).await.0, made, "{interface:?}");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: held");
+        assert_eq!(
+            server.hold_via(interface, &bo, "web", false).await,
+            no(403, "forbidden"),
+            "{interface:?}"
+        );
+        assert_eq!(
+            server.hold_via(interface, &ada, "edge", false).await,
+            no(409, "state"),
+            "{interface:?}: another's is no hold of this"
+        );
+        assert_eq!(server.switch_via(interface, &ada, false).await.0, made, "{interface:?}");
+        assert_eq!(server.hold_via(interface, &ada, "web", false).await.0, done, "{interface:?}");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: off");
+        assert_eq!(server.switch_via(interface, &ada, true).await.0, made, "{interface:?}");
 
         // A jig's state is part of the blueprint, so it has no switch outside of the gate.
         let jig = |active: bool| json!([{"edit": "activate_jig", "jig": "noop", "active": active}]);
         server.passes(&ada, "web", jig(false), &[&bo]).await;
-        assert_eq!(server.starts().await, nothing, "{way:?}: its jig is off");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: its jig is off");
         let on = server.draft(&ada, "web", jig(true)).await;
         let on = server.submit(&ada, on).await;
         server.refuses(&ada, on, &no(409, "not_approved"), "a jig by itself").await;
-        assert_eq!(server.starts().await, nothing, "{way:?}: and stays off");
-        server.give_verdict_via(way, &bo, on, "approve").await;
-        assert!(server.commit_via(way, &ada, on).await.0 < 300, "{way:?}");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: and stays off");
+        server.add_verdict_via(interface, &bo, on, "approve").await;
+        assert!(server.commit_via(interface, &ada, on).await.0 < 300, "{interface:?}");
         // Check for starts only after the last case, because a claim can't be undone.
-        assert_eq!(server.switch_via(way, &ada, false).await.0, made, "{way:?}");
-        assert_eq!(server.starts().await, nothing, "{way:?}: off again");
-        assert_eq!(server.switch_via(way, &ada, true).await.0, made, "{way:?}");
+        assert_eq!(server.switch_via(interface, &ada, false).await.0, made, "{interface:?}");
+        assert_eq!(server.starts().await, nothing, "{interface:?}: off again");
+        assert_eq!(server.switch_via(interface, &ada, true).await.0, made, "{interface:?}");
     }
     assert_eq!(server.starts().await.len(), 1, "with nothing in its way");
 }
@@ -194,26 +219,30 @@ async fn restore_only_opens_a_proposal() {
     let bound = "step";
     let before =
         (server.count("blueprint").await, server.count(bound).await, server.count("verdict").await);
-    for way in INTERFACES {
-        let refused = server.restore_via(way, &bo, "web", 1).await;
-        assert_eq!(outcome(&refused), no(403, "forbidden"), "{way:?}: a reviewer restores nothing");
-        let nowhere = server.restore_via(way, &ada, "web", 99).await;
-        assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{way:?}");
+    for interface in INTERFACES {
+        let refused = server.restore_via(interface, &bo, "web", 1).await;
+        assert_eq!(
+            outcome(&refused),
+            no(403, "forbidden"),
+            "{interface:?}: a reviewer restores nothing"
+        );
+        let nowhere = server.restore_via(interface, &ada, "web", 99).await;
+        assert_eq!(nowhere.status, StatusCode::NOT_FOUND, "{interface:?}");
         let restored: Restored =
-            serde_json::from_value(server.restore_via(way, &ada, "web", 1).await.json())
+            serde_json::from_value(server.restore_via(interface, &ada, "web", 1).await.json())
                 .expect("one");
         let draft = (restored.proposal.0, restored.version.into());
         let id = server.submit(&ada, draft).await;
         assert_eq!(
-            server.give_verdict_via(way, &ada, id, "approve").await,
+            server.add_verdict_via(interface, &ada, id, "approve").await,
             no(403, "author"),
-            "{way:?}: who restores is an author"
+            "{interface:?}: who restores is an author"
         );
         let path = format!("/api/v1/reviews/{id}");
         assert_eq!(
             server.send_get(&path, &bo).await.json()["gate"]["approvals"],
             0,
-            "{way:?}: the target's old approval is none"
+            "{interface:?}: the target's old approval is none"
         );
         server
             .refuses(&ada, id, &no(409, "not_approved"), "restored, and approved by nobody")
@@ -225,8 +254,8 @@ async fn restore_only_opens_a_proposal() {
             server.count(bound).await,
             server.count("verdict").await,
         );
-        assert_eq!(now, before, "{way:?}");
-        assert_eq!(server.discard_via(way, &ada, draft).await.0, 200, "{way:?}");
+        assert_eq!(now, before, "{interface:?}");
+        assert_eq!(server.discard_via(interface, &ada, draft).await.0, 200, "{interface:?}");
     }
 }
 
@@ -254,30 +283,33 @@ async fn import_after_approval_affects_no_run() {
     ]);
     let draft = server.draft(&ada, "web", edits).await;
     let id = server.submit(&ada, draft).await;
-    server.give_verdict_via(Way::Page, &bo, id, "approve").await;
+    server.add_verdict_via(Interface::Page, &bo, id, "approve").await;
     let change = async || {
         server.send_get(&format!("/api/v1/reviews/{id}"), &bo).await.json()["change_hash"].clone()
     };
     let approved = change().await;
     assert!(approved.is_string());
-    for (way, newer) in [(Way::Rest, "2"), (Way::Page, "3")] {
-        let same = server.import_via(way, &ada, (path, &file("1", "wrong"))).await;
-        assert_eq!(same, no(409, "other_content"), "{way:?}: one version, one content");
-        let newer = server.import_via(way, &ada, (path, &file(newer, "wrong"))).await;
-        assert!(newer.0 < 300, "{way:?}: {newer:?}");
-        assert_eq!(change().await, approved, "{way:?}: what was approved");
+    for (interface, newer) in [(Interface::Rest, "2"), (Interface::Page, "3")] {
+        let same = server.import_via(interface, &ada, (path, &file("1", "wrong"))).await;
+        assert_eq!(same, no(409, "other_content"), "{interface:?}: one version, one content");
+        let newer = server.import_via(interface, &ada, (path, &file(newer, "wrong"))).await;
+        assert!(newer.0 < 300, "{interface:?}: {newer:?}");
+        assert_eq!(change().await, approved, "{interface:?}: what was approved");
     }
-    assert_eq!(server.commit_via(Way::Page, &ada, id).await.0, 200);
-    for way in INTERFACES {
+    assert_eq!(server.commit_via(Interface::Page, &ada, id).await.0, 200);
+    for interface in INTERFACES {
         assert_eq!(
-            server.import_via(way, &ada, (path, &file("1", "late"))).await,
+            server.import_via(interface, &ada, (path, &file("1", "late"))).await,
             no(409, "other_content"),
-            "{way:?}"
+            "{interface:?}"
         );
         assert!(
-            server.import_via(way, &ada, (path, &file(&format!("4-{way:?}"), "wrong"))).await.0
+            server
+                .import_via(interface, &ada, (path, &file(&format!("4-{interface:?}"), "wrong")))
+                .await
+                .0
                 < 300,
-            "{way:?}"
+            "{interface:?}"
         );
     }
     server.start_worker_and_node(&ada).await;

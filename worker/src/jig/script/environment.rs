@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::node::session::shell::quoted_word;
+use crate::node::session::shell::quoted_argument;
 
 /// Maximum length of a value in bytes.
 const MAX_VALUE: usize = 32 << 10;
@@ -19,17 +19,17 @@ const MAX_TOTAL: usize = 256 << 10;
 
 /// The variables, by name.
 pub fn variables(input: &Value) -> BTreeMap<String, String> {
-    let mut found = Found { variables: BTreeMap::new(), size: 0 };
+    let mut found = Environment { variables: BTreeMap::new(), size: 0 };
     found.walk("GANTRY_DATA", input);
     found.variables
 }
 
-struct Found {
+struct Environment {
     variables: BTreeMap<String, String>,
     size: usize,
 }
 
-impl Found {
+impl Environment {
     fn walk(&mut self, name: &str, value: &Value) {
         match value {
             Value::Object(entries) => {
@@ -71,7 +71,7 @@ fn to_upper_name(key: &str) -> String {
 pub fn to_shell(variables: &BTreeMap<String, String>) -> String {
     variables
         .iter()
-        .map(|(name, value)| format!("export {name}={}\n", quoted_word(value)))
+        .map(|(name, value)| format!("export {name}={}\n", quoted_argument(value)))
         .collect()
 }
 

@@ -50,7 +50,7 @@ impl ScriptJig {
 }
 
 impl Jig for ScriptJig {
-    fn keeps_time(&self) -> bool {
+    fn enforces_timeout(&self) -> bool {
         true
     }
 

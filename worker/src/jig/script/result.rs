@@ -13,7 +13,7 @@ pub(super) fn ended(end: AttemptEnd, job: &Job, log: &Log) -> Ended {
     match end {
         AttemptEnd::Reported { report, last_error } => judged(&report, &last_error, job, log),
         AttemptEnd::LeftOnNode => Ended::LeftOnNode,
-        AttemptEnd::Gone { started } => Ended::Lost { started },
+        AttemptEnd::Missing { started } => Ended::Lost { started },
         AttemptEnd::Refused(reason) => Ended::Refused(reason),
         AttemptEnd::Failed(reason) => Ended::failed(reason),
         AttemptEnd::Stopped { why, started, output } => {

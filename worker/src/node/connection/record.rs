@@ -69,7 +69,7 @@ pub fn check_hints(doc: &NodeDoc, row: &Value) -> Result<(), RecordError> {
 ///
 /// # Errors
 /// If they differ.
-pub fn check_seen(
+pub fn check_visible(
     doc: &NodeDoc,
     fqdn: &str,
     phantom: bool,
@@ -136,7 +136,7 @@ mod tests {
     use engine::cluster::NodeDoc;
     use serde_json::{Value, json};
 
-    use super::{addresses, check_seen};
+    use super::{addresses, check_visible};
 
     fn doc(phantom: bool, connection: Option<Value>) -> NodeDoc {
         let id = "00000000-0000-0000-0000-000000000001";
@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn document_without_connection_gives_no_addresses() {
         let (old, row) = (doc(false, None), ["10.0.0.1".to_owned()]);
-        assert!(check_seen(&old, "n0.test.gantry", false, &row).is_ok());
+        assert!(check_visible(&old, "n0.test.gantry", false, &row).is_ok());
         let error = addresses(&old).expect_err("nothing was reviewed").to_string();
         assert!(error.contains("The document of node n0.test.gantry has no connection"), "{error}");
         assert_eq!(addresses(&doc(true, None)).expect("a phantom has none"), [""; 0]);

@@ -75,7 +75,7 @@ impl Transport {
     }
 
     /// A unique key for this root folder over all nodes.
-    pub fn place(&self) -> String {
+    pub fn root_key(&self) -> String {
         match self {
             Self::Local { root } => root.to_string_lossy().into_owned(),
             Self::Ssh { root, endpoint } => {

@@ -107,8 +107,8 @@ impl Session {
                 Ok(())
             };
             let reading = (
-                read_whole(stdout, "standard output", limit),
-                read_whole(stderr, "standard error", MAX_COMMAND_OUTPUT),
+                read_to_limit(stdout, "standard output", limit),
+                read_to_limit(stderr, "standard error", MAX_COMMAND_OUTPUT),
             );
             match futures::try_join!(feeding, reading.0, reading.1) {
                 Ok(((), stdout, stderr)) => Ok((process.wait().await, stdout, stderr)),
@@ -136,7 +136,7 @@ async fn feed(stdin: Option<Writer>, text: &[u8]) {
 }
 
 /// Reads a stream to its end, up to a limit. The other end may print indefinitely.
-async fn read_whole(
+async fn read_to_limit(
     from: Option<Reader>,
     stream: &'static str,
     limit: usize,
@@ -163,14 +163,14 @@ mod tests {
     #[tokio::test]
     async fn stream_beyond_its_limit_is_rejected() {
         let read = async |text: &'static [u8]| {
-            read_whole(Some(Box::new(text)), "standard output", 4).await
+            read_to_limit(Some(Box::new(text)), "standard output", 4).await
         };
         assert_eq!(read(b"four").await.as_deref(), Ok(&b"four"[..]));
         assert_eq!(
             read(b"four.").await,
             Err(OutputLimitExceeded { stream: "standard output", limit: 4 })
         );
-        let endless = read_whole(
+        let endless = read_to_limit(
             Some(Box::new(tokio::io::repeat(b'x'))),
             "standard error",
             MAX_COMMAND_OUTPUT,

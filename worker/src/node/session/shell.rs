@@ -6,11 +6,11 @@ use tokio::process::Command;
 
 /// Quotes words for a POSIX shell, also plain ones, so that all commands to nodes look alike.
 pub(super) fn quoted<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
-    words.into_iter().map(quoted_word).collect::<Vec<_>>().join(" ")
+    words.into_iter().map(quoted_argument).collect::<Vec<_>>().join(" ")
 }
 
 /// Quotes one word for a POSIX shell.
-pub(crate) fn quoted_word(word: &str) -> String {
+pub(crate) fn quoted_argument(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shell_splits_quoted_words_correctly() {
+    fn shell_splits_quoted_arguments() {
         let words = ["a b", "it's", "", "$HOME `id` \\ \"x\"\nnext", "'"];
         let script = format!("for word in {}; do printf '%s|' \"$word\"; done", quoted(words));
         let output =

@@ -50,7 +50,7 @@ pub enum AttemptEnd {
     /// The wrapper failed. The text is for users.
     Failed(String),
     /// The node has no such attempt any more.
-    Gone {
+    Missing {
         /// Whether the attempt ever started; `None` if unknown.
         started: Option<bool>,
     },
@@ -144,7 +144,7 @@ impl<'a> Attempt<'a> {
             match followed.ended.as_ref().ok().and_then(Ending::code) {
                 Some(EXIT_NO_WRAPPER) => self.wrapper.restage().await?,
                 Some(EXIT_NOT_STARTED | EXIT_ORPHANED | EXIT_REFUSED) => {
-                    return Ok(AttemptEnd::Gone { started: self.end().await?.started() });
+                    return Ok(AttemptEnd::Missing { started: self.end().await?.started() });
                 }
                 _ => return self.to_end(followed).await,
             }

@@ -37,7 +37,7 @@ impl LostRun {
 }
 
 /// The files of this worker on nodes. Nodes are identified by
-/// [`Transport::place`](crate::node::connection::Transport::place).
+/// [`Transport::root_key`](crate::node::connection::Transport::root_key).
 #[derive(Default)]
 pub(crate) struct Staged {
     /// Nodes that have the wrapper.
@@ -59,8 +59,8 @@ impl Wrapper {
         Self { session, staged }
     }
 
-    pub(super) fn place(&self) -> String {
-        self.session.transport.place()
+    pub(super) fn root_key(&self) -> String {
+        self.session.transport.root_key()
     }
 
     fn path(&self) -> String {
@@ -82,7 +82,8 @@ impl Wrapper {
     /// Ensures that the node has the wrapper.
     pub(crate) async fn stage(&self) -> Result<(), AttemptError> {
         self.session.prepare().await?;
-        let known = self.staged.wrapper.lock().is_ok_and(|staged| staged.contains(&self.place()));
+        let known =
+            self.staged.wrapper.lock().is_ok_and(|staged| staged.contains(&self.root_key()));
         if known { Ok(()) } else { self.restage().await }
     }
 
@@ -107,10 +108,10 @@ impl Wrapper {
         let listed = String::from_utf8_lossy(&listed).into_owned();
         if let Ok(mut scripts) = self.staged.scripts.lock() {
             let found = listed.lines().filter_map(|name| name.parse().ok()).collect();
-            scripts.insert(self.place(), found);
+            scripts.insert(self.root_key(), found);
         }
         if let Ok(mut staged) = self.staged.wrapper.lock() {
-            staged.insert(self.place());
+            staged.insert(self.root_key());
         }
         Ok(listed)
     }

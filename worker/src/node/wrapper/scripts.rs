@@ -45,7 +45,7 @@ impl Wrapper {
         source: &dyn ScriptSource,
     ) -> Result<Vec<Script>, AttemptError> {
         let known =
-            self.staged.scripts.lock().ok().and_then(|known| known.get(&self.place()).cloned());
+            self.staged.scripts.lock().ok().and_then(|known| known.get(&self.root_key()).cloned());
         let mut known = known.unwrap_or_default();
         let (mut inline, mut length) = (Vec::new(), 0);
         for script in job.scripts() {
@@ -65,7 +65,7 @@ impl Wrapper {
     /// Records that the node has the scripts of a started run.
     pub(super) fn remember_scripts(&self, job: &Job) {
         if let Ok(mut known) = self.staged.scripts.lock() {
-            let node_scripts = known.entry(self.place()).or_default();
+            let node_scripts = known.entry(self.root_key()).or_default();
             if node_scripts.len() > MAX_KNOWN_SCRIPTS {
                 node_scripts.clear();
             }
@@ -75,7 +75,7 @@ impl Wrapper {
 
     fn forget_scripts(&self) {
         if let Ok(mut known) = self.staged.scripts.lock() {
-            known.remove(&self.place());
+            known.remove(&self.root_key());
         }
     }
 

@@ -74,7 +74,7 @@ impl Preparer {
             node: due.node,
             fqdn: named(Fqdn::parse(&due.fqdn))?,
             connection: record::connection(&node, due.connection.as_ref())?,
-            on_node: role.run.place == engine::catalog::Place::On && !node.phantom,
+            on_node: role.run.place == engine::catalog::RunLocation::On && !node.phantom,
             input,
             surroundings: due.surroundings.clone().unwrap_or(Value::Null),
         };

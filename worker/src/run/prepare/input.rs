@@ -6,7 +6,7 @@ use engine::cluster::NoderoleKey;
 use engine::data::{OwnData, input_hash};
 use engine::ids::RoleName;
 use serde_json::Value;
-use store::runs::{ChangedInput, Seen};
+use store::runs::{ChangedInput, VisibleStep};
 
 use super::Preparer;
 use super::visible::{VisibleNoderole, see};
@@ -32,7 +32,7 @@ impl Preparer {
     pub async fn current_input(
         &self,
         step: &ChangedInput,
-        seen: Vec<Seen>,
+        seen: Vec<VisibleStep>,
     ) -> Result<Option<(Hash, OnInput)>, Refusal> {
         let root = self.objects.root(step.head_root).await?;
         let key =

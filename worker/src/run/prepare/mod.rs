@@ -35,14 +35,14 @@
 use std::sync::Arc;
 
 use engine::Hash;
-use engine::data::check_seen;
+use engine::data::check_visible;
 use engine::data::surroundings;
 use engine::ids::{Fqdn, NodeId, RunId, StepId};
 use futures::FutureExt;
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use store::StoreError;
-use store::runs::{Adopted, Approval, Given, KeptResult, RunFacts, Seen};
+use store::runs::{Adopted, Approval, NewInput, RunFacts, StoredResult, VisibleStep};
 use store::workers::WorkerId;
 
 mod chain;
@@ -79,10 +79,10 @@ pub struct PreparedRun {
 /// Facts about a run and its visible data, as the database has them.
 pub struct Gathered {
     facts: Arc<RunFacts>,
-    seen: Vec<Seen>,
+    seen: Vec<VisibleStep>,
     approvals: Approvals,
     /// The newest results stored for its node, and the number of all results.
-    results: (Vec<KeptResult>, usize),
+    results: (Vec<StoredResult>, usize),
 }
 
 /// The approvals of the targets that a run executes.
@@ -172,7 +172,7 @@ impl Preparer {
             Some(input) => stored_input(input)?,
             None => see(own_step(&facts), own_data(&facts, &desired, &role), &below)?,
         };
-        check_seen(&layered.value)?;
+        check_visible(&layered.value)?;
         let input_hash = match last {
             Some(_) => None,
             None => Some(input::hash_input(&role, &below, &layered.value)?),
@@ -254,7 +254,7 @@ async fn store_inputs(
     worker: WorkerId,
     inputs: &[StoredInput],
 ) -> Result<Vec<bool>, StoreError> {
-    let given = inputs.iter().map(|stored| Given {
+    let given = inputs.iter().map(|stored| NewInput {
         facts: &stored.facts,
         input: &stored.input,
         surroundings: &stored.surroundings,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::Hash;
 use engine::catalog::{Attrib, Role};
 use engine::cluster::{NodeDoc, NoderoleDoc, NoderoleKey, RootDoc};
-use engine::data::surroundings::{self, AttemptResult, Carried, OwnNode};
+use engine::data::surroundings::{self, AttemptResult, OwnNode, VisibleAncestor};
 use engine::data::{
     Contribution, DataError, Layered, OwnData, ReadNoderole, RunSources, StepOutput, visible,
 };
@@ -14,7 +14,7 @@ use engine::ids::{
 };
 use serde_json::Value;
 use store::StoreError;
-use store::runs::{KeptResult, RunFacts, Seen, SeenStep};
+use store::runs::{RunFacts, StoredResult, VisibleStep, VisibleStepData};
 use time::format_description::well_known::Rfc3339;
 
 use super::Preparer;
@@ -28,7 +28,7 @@ pub(super) struct VisibleNoderole {
     distance: Option<u32>,
     /// Whether the run's step reads from it.
     is_read: bool,
-    step: Arc<SeenStep>,
+    step: Arc<VisibleStepData>,
     role: Arc<Role>,
     documents: Documents,
 }
@@ -76,10 +76,10 @@ impl VisibleNoderole {
     }
 
     /// Returns `None` if the step's deployment is not an ancestor.
-    fn carried(&self) -> Option<Result<Carried<'_>, Refusal>> {
+    fn carried(&self) -> Option<Result<VisibleAncestor<'_>, Refusal>> {
         let distance = self.distance?;
         let node = &self.documents.node;
-        Some(record::addresses(node).map_err(Refusal::from).map(|addresses| Carried {
+        Some(record::addresses(node).map_err(Refusal::from).map(|addresses| VisibleAncestor {
             node: node.id,
             name: node.fqdn.clone(),
             phantom: node.phantom,
@@ -101,11 +101,11 @@ impl Preparer {
         &self,
         own: Hash,
         (number, head): (BlueprintNumber, Hash),
-        seen: Vec<Seen>,
+        seen: Vec<VisibleStep>,
     ) -> Result<Vec<VisibleNoderole>, Refusal> {
         let mut below = Vec::with_capacity(seen.len());
         let (own, head) = (self.objects.root(own).await?, self.objects.root(head).await?);
-        for Seen { distance, is_read, step } in seen {
+        for VisibleStep { distance, is_read, step } in seen {
             let key =
                 NoderoleKey { role: named(RoleName::parse(&step.role))?, instance: step.instance };
             let row_check = Differs { key: format!("{key} on {}", step.fqdn), target: number };
@@ -130,7 +130,7 @@ impl Preparer {
                 )?;
                 row_check.expect_equal("step", "rank", step.rank, noderole.rank)?;
                 row_check.expect_equal("step", "skipped", step.skipped, false)?;
-                record::check_seen(&node, &step.fqdn, step.phantom, &step.addresses())?;
+                record::check_visible(&node, &step.fqdn, step.phantom, &step.addresses())?;
             }
             let documents = match self.documents(&own, step.node, &key).await? {
                 Some(found) => Some(found),
@@ -165,7 +165,7 @@ impl Preparer {
 pub(super) fn run_context(
     facts: &RunFacts,
     doc: &NodeDoc,
-    (results, total): (Vec<KeptResult>, usize),
+    (results, total): (Vec<StoredResult>, usize),
     below: &[VisibleNoderole],
 ) -> Result<Value, Refusal> {
     let omitted = total.saturating_sub(results.len());
@@ -238,7 +238,7 @@ pub(super) fn stored_input(input: &Value) -> Result<Layered, Refusal> {
     Ok(Layered { value: input["data"].clone(), sources })
 }
 
-fn returned(kept: KeptResult) -> Result<AttemptResult, Refusal> {
+fn returned(kept: StoredResult) -> Result<AttemptResult, Refusal> {
     Ok(AttemptResult {
         run: RunId(kept.run),
         role: named(RoleName::parse(&kept.role))?,

@@ -3,7 +3,7 @@
 //! The board combines the skeleton of the desired state, the effects of the open proposal and the
 //! step states. It makes no decisions itself: the planner computes the effect of each drop.
 
-mod carriers;
+mod role_noderoles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ use engine::ids::{
 };
 use engine::plan::Effects;
 use engine::plan::effects::Bound;
-use engine::plan::lift::brought;
+use engine::plan::lift::required_reasons_of;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::proposals::EditRow;
@@ -113,7 +113,7 @@ impl<'a> PlanIndex<'a> {
         let touched = planned.projection.steps.iter().filter(|step| step.change != StepChange::New);
         Self {
             bound,
-            brought: brought(&planned.effects),
+            brought: required_reasons_of(&planned.effects),
             touched: touched.map(|step| step.noderole).collect(),
             going: planned.projection.removed.iter().copied().collect(),
         }
@@ -271,7 +271,7 @@ async fn load_states(
         steps.into_iter().map(|row| (row.noderole(), row)).collect();
     for chip in chips {
         let Some(step) = steps.get(&chip.noderole) else { continue };
-        chip.state = StepState::from_word(&step.state).unwrap_or(StepState::Blocked);
+        chip.state = StepState::from_name(&step.state).unwrap_or(StepState::Blocked);
         chip.error =
             step.error.as_deref().map(|error| error.chars().take(MAX_ERROR_LENGTH).collect());
     }

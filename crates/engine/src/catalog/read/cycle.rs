@@ -183,7 +183,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_cycle_is_found_if_all_roles_can_be_bound(needs in any_needs()) {
+        fn bindable_roles_have_no_cycle(needs in any_needs()) {
             let found = cycles(&needs);
             prop_assert_eq!(found.is_empty(), bound_in_rounds(&needs).iter().all(|bound| *bound));
         }

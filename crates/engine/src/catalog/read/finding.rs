@@ -75,7 +75,7 @@ pub struct Finding {
 
 impl Finding {
     /// The position in the form that editors understand.
-    pub fn place(&self) -> String {
+    pub fn position(&self) -> String {
         format!("{}:{}:{}", self.file, self.line, self.column)
     }
 
@@ -90,7 +90,7 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}: {}", self.place(), self.severity, self.problem_and_suggestion())
+        write!(f, "{}: {}: {}", self.position(), self.severity, self.problem_and_suggestion())
     }
 }
 
@@ -206,7 +206,7 @@ fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, candidate)| candidate.to_owned())
 }
 
-pub(super) fn did_you_mean(name: String) -> String {
+pub(super) fn suggestion_for(name: String) -> String {
     format!("Did you mean {name:?}?")
 }
 
@@ -217,8 +217,8 @@ pub(super) fn unseen(c: char) -> String {
 
 /// Shortens a text from a file to one line for a message.
 pub(super) fn quoted(text: &str) -> String {
-    const SHOWN: usize = 60;
-    match text.char_indices().nth(SHOWN) {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => format!("{:?}", format!("{}...", &text[..end])),
         None => format!("{text:?}"),
     }

@@ -11,7 +11,7 @@ use std::str::FromStr;
 
 use serde_json::{Map, Value};
 
-use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean, quoted, unseen};
+use super::finding::{At, Finding, Findings, Report, Severity, quoted, suggestion_for, unseen};
 use super::yaml::{self, Broken, Entry, Kind, Node, ScalarValue};
 use super::{
     CHECK_INTERVALS, MAX_BACKOFF, MAX_CHECK_FAILURES, MAX_CHECK_TIMEOUT, MAX_CONCURRENCY,
@@ -21,8 +21,8 @@ use crate::canonical::{Hash, Object};
 use crate::catalog::version;
 use crate::catalog::{
     Attrib, Check, ConcurrencyGroup, ConcurrencyGroupMode, Flags, JigClass, Join, JoinAfter,
-    JoinNeed, MAX_ROLES, Needs, OnChange, OnError, OnFailure, OnInput, OnReturn, Place, RunPolicy,
-    Script,
+    JoinNeed, MAX_ROLES, Needs, OnChange, OnError, OnFailure, OnInput, OnReturn, RunLocation,
+    RunPolicy, Script,
 };
 use crate::data::schema::{misfits, schema_defects};
 use crate::ids::{
@@ -296,7 +296,7 @@ impl Reader<'_> {
             line: at.line,
             column: at.column,
             what: what.into(),
-            suggestion: near.map(did_you_mean),
+            suggestion: near.map(suggestion_for),
         });
     }
 
@@ -349,11 +349,11 @@ impl Reader<'_> {
         what: impl Into<String>,
         near: Option<String>,
     ) {
-        self.at_place(severity, file, At::START, what, near.map(did_you_mean));
+        self.finding_at(severity, file, At::START, what, near.map(suggestion_for));
     }
 
     /// Adds a finding with a suggestion at a position in another file of the folder.
-    pub(super) fn at_place(
+    pub(super) fn finding_at(
         &mut self,
         severity: Severity,
         file: &str,
@@ -933,7 +933,7 @@ impl Reader<'_> {
     fn run_policy(&mut self, entries: &[Entry], owner: &str, role: &RoleName) -> RunPolicy {
         let defaults = RunPolicy::default();
         let needs = [("alive", Needs::Alive), ("any", Needs::Any), ("dead", Needs::Dead)];
-        let place = [("on", Place::On), ("for", Place::For)];
+        let place = [("on", RunLocation::On), ("for", RunLocation::For)];
         let on_error = [("descendants", OnError::Descendants), ("node", OnError::Node)];
         let on_change = [("rerun", OnChange::Rerun), ("keep", OnChange::Keep)];
         let on_input =
@@ -944,18 +944,22 @@ impl Reader<'_> {
             ("never", OnReturn::Never),
         ];
         RunPolicy {
-            needs: self.word(entries, owner, "needs", &needs).unwrap_or(defaults.needs),
-            place: self.word(entries, owner, "place", &place).unwrap_or(defaults.place),
+            needs: self.keyword(entries, owner, "needs", &needs).unwrap_or(defaults.needs),
+            place: self.keyword(entries, owner, "place", &place).unwrap_or(defaults.place),
             exclusive: self.truth(entries, owner, "exclusive").unwrap_or(defaults.exclusive),
             concurrency_group: self.concurrency_group(entries, owner, role),
-            on_error: self.word(entries, owner, "on-error", &on_error).unwrap_or(defaults.on_error),
+            on_error: self
+                .keyword(entries, owner, "on-error", &on_error)
+                .unwrap_or(defaults.on_error),
             on_change: self
-                .word(entries, owner, "on-change", &on_change)
+                .keyword(entries, owner, "on-change", &on_change)
                 .unwrap_or(defaults.on_change),
-            on_input: self.word(entries, owner, "on-input", &on_input).unwrap_or(defaults.on_input),
+            on_input: self
+                .keyword(entries, owner, "on-input", &on_input)
+                .unwrap_or(defaults.on_input),
             reads: self.read_paths(entries, owner),
             on_return: self
-                .word(entries, owner, "on-return", &on_return)
+                .keyword(entries, owner, "on-return", &on_return)
                 .unwrap_or(defaults.on_return),
             retries: self
                 .number(entries, owner, "retries", 0..=MAX_RETRIES)
@@ -999,7 +1003,7 @@ impl Reader<'_> {
                 .number(entries, &owner, "failures", 1..=MAX_CHECK_FAILURES)
                 .unwrap_or(Check::DEFAULT.failures),
             on_failure: self
-                .word(entries, &owner, "on-failure", &on_failure)
+                .keyword(entries, &owner, "on-failure", &on_failure)
                 .unwrap_or(Check::DEFAULT.on_failure),
         };
         let Some(script) = get(entries, "script") else {
@@ -1039,7 +1043,7 @@ impl Reader<'_> {
         Some(ConcurrencyGroup {
             name,
             max_running,
-            mode: self.word(entries, &owner, "mode", &mode).unwrap_or_default(),
+            mode: self.keyword(entries, &owner, "mode", &mode).unwrap_or_default(),
         })
     }
 
@@ -1058,7 +1062,7 @@ impl Reader<'_> {
                 Some(node) => self.join_need(node, &owner, "need")?,
                 None => JoinNeed::default(),
             },
-            after: self.word(parts, &owner, "after", &after).unwrap_or_default(),
+            after: self.keyword(parts, &owner, "after", &after).unwrap_or_default(),
         })
     }
 
@@ -1188,7 +1192,7 @@ impl Reader<'_> {
         names
     }
 
-    fn word<T: Copy>(
+    fn keyword<T: Copy>(
         &mut self,
         entries: &[Entry],
         owner: &str,

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::cycle::{self, Target};
-use super::finding::{At, Finding, Findings, Report, Severity, did_you_mean};
+use super::finding::{At, Finding, Findings, Report, Severity, suggestion_for};
 use super::form::{Draft, DraftRole, Named};
 use super::{MAX_FILES, form};
 use crate::canonical::{Hash, Object, ObjectKind};
@@ -253,7 +253,7 @@ impl<'a> Linker<'a> {
             line: at.line,
             column: at.column,
             what,
-            suggestion: near.map(did_you_mean),
+            suggestion: near.map(suggestion_for),
         });
     }
 
@@ -737,7 +737,7 @@ impl<'a> Linker<'a> {
                         file,
                         wanted.at,
                         what,
-                        near.map_or_else(|| or.into(), did_you_mean),
+                        near.map_or_else(|| or.into(), suggestion_for),
                     );
                 }
             }
@@ -812,7 +812,7 @@ impl<'a> Linker<'a> {
         let severity = self.absent();
         let near = self.nearest_role(severity, &required.value);
         let advice = match near {
-            Some(near) => did_you_mean(near),
+            Some(near) => suggestion_for(near),
             None if form::is_flag(required.value.as_str()) => {
                 "This is a flag. Move it to flags".to_owned()
             }

@@ -28,7 +28,7 @@ mod cycle;
 mod finding;
 mod form;
 mod link;
-mod placed;
+mod positions;
 mod scripts;
 mod yaml;
 
@@ -38,7 +38,7 @@ use std::ops::RangeInclusive;
 pub use finding::{At, Finding, Findings, Severity};
 pub use form::Draft;
 pub use link::{Import, ImportedBarclamp, link};
-pub use placed::{Placed, placed};
+pub use positions::{PositionedYaml, positioned_yaml};
 
 use super::Catalog;
 use crate::canonical::Hash;
@@ -95,7 +95,7 @@ pub fn read(source: &Source<'_>) -> Result<Draft, Findings> {
 }
 
 /// Removes scripts that earlier drafts contain, because files of one folder share its scripts.
-fn without_known_scripts(mut draft: Draft, kept: &mut BTreeSet<Hash>) -> Draft {
+fn without_repeated_scripts(mut draft: Draft, kept: &mut BTreeSet<Hash>) -> Draft {
     draft.scripts.retain(|hash, _| kept.insert(*hash));
     draft
 }
@@ -117,7 +117,7 @@ pub fn import(sources: &[Source<'_>], base: &Catalog) -> Result<Import, Findings
     let mut kept = BTreeSet::new();
     let (mut passed_over, mut broken) = (Vec::new(), false);
     for source in sources {
-        match read(source).map(|draft| without_known_scripts(draft, &mut kept)) {
+        match read(source).map(|draft| without_repeated_scripts(draft, &mut kept)) {
             Ok(draft) => drafts.push(draft),
             Err(findings) if is_not_barclamp(&findings) => passed_over.extend(findings.0),
             Err(findings) => {
@@ -170,7 +170,7 @@ mod tests {
         let mut kept = BTreeSet::new();
         let held = sources
             .each_ref()
-            .map(|source| without_known_scripts(read(source).unwrap(), &mut kept).scripts.len());
+            .map(|source| without_repeated_scripts(read(source).unwrap(), &mut kept).scripts.len());
         assert_eq!(held, [1, 0]);
         let import = import(&sources, &Catalog::default()).unwrap();
         let scripts: Vec<_> = import

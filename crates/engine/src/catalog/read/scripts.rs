@@ -15,7 +15,7 @@ use super::{MAX_SCRIPTS_BYTES, Source};
 use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{MAX_SCRIPT_BYTES, Script};
 use crate::ids::{ActionName, MAX_NAME, RoleName};
-use crate::text::{Deceit, REVIEW_ADVICE, deceiving};
+use crate::text::{DeceptiveText, REVIEW_ADVICE, deceiving};
 
 const ROOT: &str = "scripts/";
 
@@ -234,10 +234,10 @@ fn check(path: &str, body: &[u8], reader: &mut Reader<'_>) -> Option<Hash> {
 /// Notes invisible characters. A script may need them, so they are no error, but reviewers must
 /// know where they are.
 fn note_invisible_chars(path: &str, body: &[u8], reader: &mut Reader<'_>) {
-    let Some(found) = Deceit::within(body) else { return };
+    let Some(found) = DeceptiveText::within(body) else { return };
     let at = At { line: found.line, column: found.column };
     let what = format!("The script has {found}");
-    reader.at_place(Severity::Warning, path, at, what, Some(REVIEW_ADVICE.to_owned()));
+    reader.finding_at(Severity::Warning, path, at, what, Some(REVIEW_ADVICE.to_owned()));
 }
 
 fn file_name(path: &str) -> &str {

@@ -29,7 +29,7 @@ impl EditKind for ActivateJig {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { jig, active } = self;
         let active = *active;
-        let why = Why::Asked { edit: seq };
+        let why = Why::Requested { edit: seq };
         check_known_jig(draft, jig)?;
         let Some(root) = draft.root() else { return Ok(()) };
         if draft.deployment(root)?.inactive_jigs.contains(jig) != active {

@@ -6,7 +6,7 @@ use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Adds a role to a deployment, so that it can be bound there.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ impl EditKind for AddRole {
             return Err(EditError::RoleExists { deployment, role: role.clone() });
         }
         let content = draft.visible_role(deployment, role)?;
-        draft.add_role(deployment, role, content, Why::Asked { edit: seq })
+        draft.add_role(deployment, role, content, Why::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
@@ -40,11 +40,11 @@ impl EditKind for AddRole {
         Written::Deployment(self.deployment)
     }
 
-    fn goals(&self, _: &State) -> Vec<Wanted> {
-        vec![Wanted::Role(self.role.clone())]
+    fn goals(&self, _: &State) -> Vec<Goal> {
+        vec![Goal::Role(self.role.clone())]
     }
 
     fn text(&self, names: &dyn EditNames) -> String {
-        format!("add role {}{}", self.role, names.place(self.deployment))
+        format!("add role {}{}", self.role, names.in_deployment(self.deployment))
     }
 }

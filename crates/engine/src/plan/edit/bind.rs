@@ -6,7 +6,7 @@ use crate::ids::{DeploymentId, NodeId, RoleName};
 use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Binds a role to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ impl EditKind for Bind {
         conflicts.say(ClashSubject::Noderole { node: self.node, noderole }, PRESENT);
         // Moving the node is a side effect, so it counts only against an edit that placed the node
         // elsewhere.
-        let place = ClashSubject::Place { node: self.node };
+        let place = ClashSubject::NodeDeployment { node: self.node };
         let moves = conflicts
             .side_effects()
             .is_some_and(|side_effects| side_effects.moved.contains_key(&self.node));
@@ -48,11 +48,16 @@ impl EditKind for Bind {
         Some(self.node)
     }
 
-    fn goals(&self, _: &State) -> Vec<Wanted> {
-        vec![Wanted::Noderole(self.node, NoderoleKey::first(self.role.clone()))]
+    fn goals(&self, _: &State) -> Vec<Goal> {
+        vec![Goal::Noderole(self.node, NoderoleKey::first(self.role.clone()))]
     }
 
     fn text(&self, names: &dyn EditNames) -> String {
-        format!("bind {} to {}{}", names.node(self.node), self.role, names.place(self.deployment))
+        format!(
+            "bind {} to {}{}",
+            names.node(self.node),
+            self.role,
+            names.in_deployment(self.deployment)
+        )
     }
 }

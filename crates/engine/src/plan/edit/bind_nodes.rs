@@ -7,7 +7,7 @@ use crate::ids::{DeploymentId, NodeId, RoleName};
 use crate::plan::clash::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Binds a role to several nodes. Equal to single bindings in the order of the node ids, but
 /// either all take effect or none.
@@ -47,7 +47,7 @@ impl EditKind for BindNodes {
         Written::Deployment(self.deployment)
     }
 
-    fn goals(&self, earlier: &State) -> Vec<Wanted> {
+    fn goals(&self, earlier: &State) -> Vec<Goal> {
         self.each().iter().flatten().flat_map(|single| single.goals(earlier)).collect()
     }
 
@@ -56,7 +56,7 @@ impl EditKind for BindNodes {
             "bind {} to {}{}",
             names.nodes(&self.nodes),
             self.role,
-            names.place(self.deployment)
+            names.in_deployment(self.deployment)
         )
     }
 }

@@ -71,7 +71,7 @@ impl EditKind for CreateDeployment {
             phantom_fqdn: phantom_fqdn(id),
             name: name.clone(),
             parent,
-            why: Why::Asked { edit: seq },
+            why: Why::Requested { edit: seq },
         });
         Ok(())
     }

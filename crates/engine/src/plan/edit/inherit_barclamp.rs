@@ -6,7 +6,7 @@ use crate::plan::clash::{ClashSubject, Conflicts, REMOVED};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Removes a deployment's own version of a barclamp. The deployment then uses the version of
 /// its nearest ancestor, if any.
@@ -29,7 +29,7 @@ impl EditKind for InheritBarclamp {
             return Err(EditError::NoOwnVersion { deployment, barclamp: barclamp.clone() });
         }
         draft.adopt(deployment, barclamp, seq)?;
-        draft.record_pin_origin(deployment, barclamp, Why::Asked { edit: seq });
+        draft.record_pin_origin(deployment, barclamp, Why::Requested { edit: seq });
         Ok(())
     }
 
@@ -43,7 +43,7 @@ impl EditKind for InheritBarclamp {
         Written::Deployment(self.deployment)
     }
 
-    fn goals(&self, earlier: &State) -> Vec<Wanted> {
+    fn goals(&self, earlier: &State) -> Vec<Goal> {
         vec![earlier.version_goal(&self.barclamp)]
     }
 
@@ -51,7 +51,7 @@ impl EditKind for InheritBarclamp {
         format!(
             "inherit {}{} from the parent deployment",
             self.barclamp,
-            names.place(self.deployment)
+            names.in_deployment(self.deployment)
         )
     }
 }

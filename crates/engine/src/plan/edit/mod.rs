@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use super::clash::Conflicts;
 use super::draft::Draft;
 use super::refusal::EditError;
-use super::restore::{State, Wanted};
+use super::restore::{Goal, State};
 use crate::canonical::Hash;
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId};
@@ -88,7 +88,7 @@ pub(super) trait EditKind {
     }
 
     /// The conditions of an earlier state that the edit can restore.
-    fn goals(&self, _earlier: &State) -> Vec<Wanted> {
+    fn goals(&self, _earlier: &State) -> Vec<Goal> {
         Vec::new()
     }
 
@@ -113,7 +113,7 @@ pub trait EditNames {
     /// The name of a deployment.
     fn deployment(&self, id: DeploymentId) -> String;
     /// ` in web`; empty for the deployment of the reader.
-    fn place(&self, deployment: DeploymentId) -> String;
+    fn in_deployment(&self, deployment: DeploymentId) -> String;
     /// The version of a barclamp.
     fn version(&self, hash: Hash) -> String;
     /// The name of a node.
@@ -174,7 +174,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind(edit) => edit.node(),)+ }
             }
 
-            fn goals(&self, earlier: &State) -> Vec<Wanted> {
+            fn goals(&self, earlier: &State) -> Vec<Goal> {
                 match self { $(Self::$kind(edit) => edit.goals(earlier),)+ }
             }
 

@@ -6,7 +6,7 @@ use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Moves a node to another deployment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,19 +40,20 @@ impl EditKind for MoveNode {
                 deployment: draft.deployment_name(carried.deployment),
             });
         }
-        draft.move_node(node, to, Why::Asked { edit: seq })
+        draft.move_node(node, to, Why::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
-        conflicts.say(ClashSubject::Place { node: self.node }, &self.deployment.to_string());
+        conflicts
+            .say(ClashSubject::NodeDeployment { node: self.node }, &self.deployment.to_string());
     }
 
     fn written(&self) -> Written<'_> {
         Written::Deployment(self.deployment)
     }
 
-    fn goals(&self, _: &State) -> Vec<Wanted> {
-        vec![Wanted::Node(self.node)]
+    fn goals(&self, _: &State) -> Vec<Goal> {
+        vec![Goal::Node(self.node)]
     }
 
     fn text(&self, names: &dyn EditNames) -> String {

@@ -18,7 +18,7 @@ pub struct RemoveDeployment {
 
 impl EditKind for RemoveDeployment {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
-        draft.drop_deployment(self.deployment, Why::Asked { edit: seq })
+        draft.drop_deployment(self.deployment, Why::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {

@@ -6,7 +6,7 @@ use crate::plan::clash::{ClashSubject, Conflicts, Owner, SettingScope};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Removes an unbound role from a deployment, together with the deployment's data for it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,7 +21,7 @@ pub struct RemoveRole {
 
 impl EditKind for RemoveRole {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
-        draft.drop_role(self.deployment, &self.role, Why::Asked { edit: seq })
+        draft.drop_role(self.deployment, &self.role, Why::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {
@@ -34,11 +34,11 @@ impl EditKind for RemoveRole {
         Written::Deployment(self.deployment)
     }
 
-    fn goals(&self, _: &State) -> Vec<Wanted> {
-        vec![Wanted::WithoutRole(self.role.clone())]
+    fn goals(&self, _: &State) -> Vec<Goal> {
+        vec![Goal::WithoutRole(self.role.clone())]
     }
 
     fn text(&self, names: &dyn EditNames) -> String {
-        format!("remove role {}{}", self.role, names.place(self.deployment))
+        format!("remove role {}{}", self.role, names.in_deployment(self.deployment))
     }
 }

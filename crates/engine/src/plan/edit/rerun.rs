@@ -30,7 +30,7 @@ impl EditKind for Rerun {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { node, noderole, reason } = self;
         let node = *node;
-        let why = Why::Asked { edit: seq };
+        let why = Why::Requested { edit: seq };
         let fqdn = draft.noderole_on(node, noderole)?.fqdn.clone();
         if reason.trim().is_empty() {
             return Err(EditError::NoReason { node: fqdn, noderole: noderole.clone() });

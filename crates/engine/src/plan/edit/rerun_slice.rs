@@ -50,7 +50,7 @@ impl EditKind for RerunSlice {
             answering.into_iter().filter(named).collect::<Vec<_>>()
         };
         let mut open: Vec<(NoderoleId, Why)> =
-            roles.iter().flat_map(of_role).map(|id| (id, Why::Asked { edit: seq })).collect();
+            roles.iter().flat_map(of_role).map(|id| (id, Why::Requested { edit: seq })).collect();
         if open.is_empty() {
             let roles = roles.iter().map(ToString::to_string).collect();
             return Err(EditError::NothingToRerun { deployment: name, roles });
@@ -73,7 +73,10 @@ impl EditKind for RerunSlice {
                 let here =
                     draft.noderole(child).is_some_and(|(_, _, n)| n.deployment == deployment);
                 if kind == EdgeKind::Hard && here && seen.insert(child) {
-                    open.push((child, Why::Brought { edit: seq, by: by.clone(), implicit: false }));
+                    open.push((
+                        child,
+                        Why::Required { edit: seq, by: by.clone(), implicit: false },
+                    ));
                 }
             }
         }

@@ -32,7 +32,7 @@ impl EditKind for SetConnection {
 
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let node = self.node;
-        let why = Why::Asked { edit: seq };
+        let why = Why::Requested { edit: seq };
         draft.documented(node)?;
         let change = self.connection.checked().map_err(EditError::Connection)?;
         let earlier =

@@ -48,7 +48,7 @@ impl EditKind for SetHints {
 
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let node = self.node;
-        let why = Why::Asked { edit: seq };
+        let why = Why::Requested { edit: seq };
         let fqdn = draft.documented(node)?;
         check_object(&self.hints)
             .map_err(|error| EditError::Data { subject: format!("the hints of {fqdn}"), error })?;

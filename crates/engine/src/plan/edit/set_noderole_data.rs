@@ -28,7 +28,7 @@ impl EditKind for SetNoderoleData {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { node, noderole, data } = self;
         let node = *node;
-        let why = Why::Asked { edit: seq };
+        let why = Why::Requested { edit: seq };
         let fqdn = &draft.noderole_on(node, noderole)?.fqdn;
         check_object(data)
             .map_err(|error| EditError::Data { subject: format!("{noderole} on {fqdn}"), error })?;

@@ -21,7 +21,7 @@ pub struct SetPolicy {
 
 impl EditKind for SetPolicy {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
-        let why = Why::Asked { edit: seq };
+        let why = Why::Requested { edit: seq };
         self.policy.check()?;
         draft.set.policy = Some(NewPolicy { policy: self.policy.clone(), why });
         Ok(())

@@ -27,7 +27,7 @@ impl EditKind for SetRoleData {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { deployment, role, data } = self;
         let deployment = *deployment;
-        let why = Why::Asked { edit: seq };
+        let why = Why::Requested { edit: seq };
         let name = draft.deployment(deployment)?.name.to_string();
         if !draft.deployment(deployment)?.roles.contains_key(role) {
             return Err(EditError::NotARoleHere { deployment: name, role: role.clone() });
@@ -48,7 +48,7 @@ impl EditKind for SetRoleData {
     }
 
     fn text(&self, names: &dyn EditNames) -> String {
-        format!("set data of {}{}", self.role, names.place(self.deployment))
+        format!("set data of {}{}", self.role, names.in_deployment(self.deployment))
     }
 }
 

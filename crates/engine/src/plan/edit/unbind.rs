@@ -6,7 +6,7 @@ use crate::ids::NodeId;
 use crate::plan::clash::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Removes a noderole from its node. The noderoles that it required stay. Its children get
 /// another parent if binding would find one. Otherwise, the edit is refused unless
@@ -46,8 +46,8 @@ impl EditKind for Unbind {
         Some(self.node)
     }
 
-    fn goals(&self, _: &State) -> Vec<Wanted> {
-        vec![Wanted::WithoutNoderole(self.node, self.noderole.clone())]
+    fn goals(&self, _: &State) -> Vec<Goal> {
+        vec![Goal::WithoutNoderole(self.node, self.noderole.clone())]
     }
 
     fn text(&self, names: &dyn EditNames) -> String {

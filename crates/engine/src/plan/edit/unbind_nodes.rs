@@ -8,7 +8,7 @@ use crate::ids::NodeId;
 use crate::plan::clash::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Removes the same noderole from several nodes. Equal to single edits in the order of the node
 /// ids, but either all take effect or none.
@@ -48,7 +48,7 @@ impl EditKind for UnbindNodes {
         Written::Any
     }
 
-    fn goals(&self, earlier: &State) -> Vec<Wanted> {
+    fn goals(&self, earlier: &State) -> Vec<Goal> {
         self.each().iter().flatten().flat_map(|single| single.goals(earlier)).collect()
     }
 

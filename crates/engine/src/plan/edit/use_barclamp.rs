@@ -7,7 +7,7 @@ use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
 use crate::plan::effects::Why;
 use crate::plan::refusal::EditError;
-use crate::plan::restore::{State, Wanted};
+use crate::plan::restore::{Goal, State};
 
 /// Makes a version of a barclamp available to a deployment and its descendants.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,7 +37,7 @@ impl EditKind for UseBarclamp {
         }
         draft.pin(deployment, barclamp, Some(version))?;
         draft.adopt(deployment, barclamp, seq)?;
-        draft.record_pin_origin(deployment, barclamp, Why::Asked { edit: seq });
+        draft.record_pin_origin(deployment, barclamp, Why::Requested { edit: seq });
         Ok(())
     }
 
@@ -51,7 +51,7 @@ impl EditKind for UseBarclamp {
         Written::Deployment(self.deployment)
     }
 
-    fn goals(&self, earlier: &State) -> Vec<Wanted> {
+    fn goals(&self, earlier: &State) -> Vec<Goal> {
         vec![earlier.version_goal(&self.barclamp)]
     }
 
@@ -60,7 +60,7 @@ impl EditKind for UseBarclamp {
             "use {} {}{}",
             self.barclamp,
             names.version(self.version),
-            names.place(self.deployment)
+            names.in_deployment(self.deployment)
         )
     }
 }

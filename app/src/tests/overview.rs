@@ -25,7 +25,7 @@ use super::serve::{get, get_with, post};
 
 /// The data that the fake returns. Tests change it before they load a page.
 #[derive(Clone)]
-pub struct Overseen {
+pub struct MonitoringData {
     pub overview: Overview,
     pub workers: Vec<WorkerView>,
     pub tasks: BackgroundTasks,
@@ -79,7 +79,7 @@ fn task(kind: ProcessKind, n: u128, name: &str) -> BackgroundTaskView {
     }
 }
 
-impl Default for Overseen {
+impl Default for MonitoringData {
     fn default() -> Self {
         let entry = |id, name: Option<&str>, action: &str, detail| AuditEntry {
             id,
@@ -181,7 +181,7 @@ impl Default for Overseen {
     }
 }
 
-impl Overseen {
+impl MonitoringData {
     fn unless_refused<T>(&self, told: T) -> Result<T, Problem> {
         self.refused.clone().map_or(Ok(told), Err)
     }
@@ -192,14 +192,14 @@ impl Fake {
         self.read(|world| Overview {
             stuck: world.waits.clone(),
             commits: world.targets.blueprints.clone(),
-            ..world.overseen.overview.clone()
+            ..world.monitoring.overview.clone()
         })
     }
 
     pub async fn workers(&self, _: &Actor, wanted: &WorkersQuery) -> Result<WorkerPage, Problem> {
         self.record(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| WorkerPage {
-            workers: world.overseen.workers.clone(),
+            workers: world.monitoring.workers.clone(),
             next: world.long.then(|| Cursor::from("name~-w-9".to_owned())),
         })
     }
@@ -215,8 +215,9 @@ impl Fake {
         Ok(())
     }
     pub async fn worker(&self, _: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
-        let found = self
-            .read(|world| world.overseen.workers.iter().find(|worker| worker.id == id).cloned())?;
+        let found = self.read(|world| {
+            world.monitoring.workers.iter().find(|worker| worker.id == id).cloned()
+        })?;
         found.ok_or_else(|| Problem::not_found("There is no such worker."))
     }
 
@@ -225,14 +226,14 @@ impl Fake {
         _: &Actor,
         _: &BackgroundTasksQuery,
     ) -> Result<BackgroundTasks, Problem> {
-        self.read(|world| world.overseen.tasks.clone())
+        self.read(|world| world.monitoring.tasks.clone())
     }
 
     pub async fn audit(&self, _: &Actor, wanted: &AuditQuery) -> Result<AuditPage, Problem> {
         self.record(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
         self.read(|world| {
-            let entries = world.overseen.entries.clone();
-            world.overseen.unless_refused(AuditPage {
+            let entries = world.monitoring.entries.clone();
+            world.monitoring.unless_refused(AuditPage {
                 entries,
                 next: world.long.then(|| Cursor::from("1".to_owned())),
             })
@@ -241,12 +242,12 @@ impl Fake {
 
     pub async fn audit_chain(&self, _: &Actor, wanted: ChainQuery) -> Result<ChainView, Problem> {
         self.record(format!("chain {}", wanted.after));
-        self.read(|world| world.overseen.unless_refused(world.overseen.chain.clone()))?
+        self.read(|world| world.monitoring.unless_refused(world.monitoring.chain.clone()))?
     }
 
     pub async fn search(&self, _: &Actor, wanted: &SearchQuery) -> Result<SearchResults, Problem> {
         self.record(format!("search {}", wanted.q));
-        self.read(|world| world.overseen.found.clone())
+        self.read(|world| world.monitoring.found.clone())
     }
 }
 
@@ -259,7 +260,7 @@ async fn workers_page_shows_background_tasks() {
     let page = get(&Fake::new(|_| {}), "/workers").await;
     let failing = page.body.find("seal-audit").expect("the failing task");
     assert!(failing < page.body.find("replan-reviews").expect("the other task"));
-    page.says(&[
+    page.assert_contains(&[
         "Background tasks",
         "Does the work of seal-audit.",
         "failed 3 times",
@@ -272,18 +273,20 @@ async fn workers_page_shows_background_tasks() {
         "gantry background-tasks",
         "/api/v1/background-tasks",
     ]);
-    page.says_not(&["More tasks exist"]);
-    let more = Fake::new(|world| world.overseen.tasks.more = true);
-    get(&more, "/workers").await.says(&["More tasks exist. Failing tasks are listed first."]);
-    let none = Fake::new(|world| world.overseen.tasks = BackgroundTasks::default());
-    get(&none, "/workers").await.says(&["No background tasks yet."]);
+    page.assert_lacks(&["More tasks exist"]);
+    let more = Fake::new(|world| world.monitoring.tasks.more = true);
+    get(&more, "/workers")
+        .await
+        .assert_contains(&["More tasks exist. Failing tasks are listed first."]);
+    let none = Fake::new(|world| world.monitoring.tasks = BackgroundTasks::default());
+    get(&none, "/workers").await.assert_contains(&["No background tasks yet."]);
 }
 
 #[tokio::test]
 async fn overview_shows_health_and_links() {
     let page = get(&Fake::new(|_| {}), "/").await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "<title>Overview · Gantry</title>",
         "1 step failed, 2 steps have changed input, 1 node is dead, 1 deployment is on hold",
         "href=\"/pending?reason=failed\" data-state=\"error\"",
@@ -305,33 +308,33 @@ async fn overview_shows_health_and_links() {
         "276 runs in the last 24 hours: 1 failed or lost, at most 23 in an hour",
         "class=\"failed\"",
     ]);
-    page.says_not(&["no problems", "Get started", "First steps", "style=\""]);
+    page.assert_lacks(&["no problems", "Get started", "First steps", "style=\""]);
 }
 
 #[tokio::test]
 async fn new_installation_overview_shows_first_actions() {
     let fake = Fake::new(|world| {
-        let overview = &mut world.overseen.overview;
+        let overview = &mut world.monitoring.overview;
         overview.nodes = NodeTally::default();
         overview.steps = StateCounts::default();
         overview.hours.clear();
         world.waits.clear();
     });
     let page = get(&fake, "/").await;
-    page.says(&[
+    page.assert_contains(&[
         "Get started",
         "Add a node",
         "Import a barclamp",
         "Propose a change",
         "No pending steps",
     ]);
-    page.says_not(&["<rect"]);
+    page.assert_lacks(&["<rect"]);
 }
 
 #[tokio::test]
 async fn first_steps_follow_events_and_can_be_hidden() {
     let with = |steps: FirstSteps| {
-        Fake::new(move |world| world.overseen.overview.first_steps = Some(steps))
+        Fake::new(move |world| world.monitoring.overview.first_steps = Some(steps))
     };
     let some = FirstSteps {
         edited: true,
@@ -341,7 +344,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         ..FirstSteps::default()
     };
     let page = get(&with(some.clone()), "/").await;
-    page.says(&[
+    page.assert_contains(&[
         "First steps",
         "2 of 5 done",
         "Drag a node onto a role",
@@ -362,8 +365,8 @@ async fn first_steps_follow_events_and_can_be_hidden() {
     );
 
     let away = get_with(&with(some), "/", &[("cookie", "gantry_first_steps=away")]).await;
-    away.says(&["Show first steps", "name=\"back\" value=\"true\""]);
-    away.says_not(&["2 of 5 done"]);
+    away.assert_contains(&["Show first steps", "name=\"back\" value=\"true\""]);
+    away.assert_lacks(&["2 of 5 done"]);
     let put = post(&with(FirstSteps::default()), "/call/put_first_steps_away", "").await;
     assert_eq!((put.status, put.location.as_deref()), (302, Some("/")));
 
@@ -376,7 +379,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
         retried: true,
         ..FirstSteps::default()
     };
-    get(&with(done), "/").await.says_not(&["irst steps"]);
+    get(&with(done), "/").await.assert_lacks(&["irst steps"]);
 }
 
 #[tokio::test]
@@ -384,7 +387,7 @@ async fn worker_list_matches_its_address() {
     let fake = Fake::new(|world| world.long = true);
     let page = get(&fake, "/workers?name=w&alive=true&phase=confirmed&sort=name").await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "<title>Workers · Gantry</title>",
         "href=\"/workers/00000000-0000-0000-0000-000000000007\"",
         "22 of 4",
@@ -411,23 +414,28 @@ async fn worker_list_matches_its_address() {
         recorded(&fake)
     );
 
-    let none = |world: &mut super::fake::World| world.overseen.workers.clear();
-    get(&Fake::new(none), "/workers").await.says(&["No workers yet", "gantry worker"]);
+    let none = |world: &mut super::fake::World| world.monitoring.workers.clear();
+    get(&Fake::new(none), "/workers").await.assert_contains(&["No workers yet", "gantry worker"]);
     get(&Fake::new(none), "/workers?phase=nack")
         .await
-        .says(&["No worker matches", "join phase is “nack”"]);
+        .assert_contains(&["No worker matches", "join phase is “nack”"]);
 }
 
 #[tokio::test]
-async fn draining_worker_shows_its_state_and_can_be_resumed() {
+async fn draining_worker_is_shown_and_can_resume() {
     let path = "/workers/00000000-0000-0000-0000-000000000007";
     let id = "00000000-0000-0000-0000-000000000007";
     let page = get(&Fake::new(|_| {}), path).await;
-    page.says(&["Drain worker", "Reason for the drain", "gantry workers drain", "/drain\""]);
-    page.says_not(&["draining", "Resume worker"]);
+    page.assert_contains(&[
+        "Drain worker",
+        "Reason for the drain",
+        "gantry workers drain",
+        "/drain\"",
+    ]);
+    page.assert_lacks(&["draining", "Resume worker"]);
     let draining = |drained: bool| {
         Fake::new(move |world| {
-            let worker = &mut world.overseen.workers[0];
+            let worker = &mut world.monitoring.workers[0];
             worker.leased = if drained { 0 } else { 22 };
             worker.drain = Some(Drain {
                 by: "ada".into(),
@@ -438,20 +446,20 @@ async fn draining_worker_shows_its_state_and_can_be_resumed() {
         })
     };
     let page = get(&draining(false), path).await;
-    page.says(&[
+    page.assert_contains(&[
         "draining, 22 runs",
         "Draining, set by ada: a new &lt;kernel&gt;. It finishes 22 runs and takes no further ones.",
         "Resume worker",
         &format!("gantry workers resume {id} --reason WHY"),
     ]);
-    get(&draining(false), "/workers").await.says(&["draining, 22 runs"]);
+    get(&draining(false), "/workers").await.assert_contains(&["draining, 22 runs"]);
     let page = get(&draining(true), path).await;
-    page.says(&["drained", "It has no runs left, so you can stop it."]);
-    get(&draining(true), "/workers").await.says(&["drained"]);
+    page.assert_contains(&["drained", "It has no runs left, so you can stop it."]);
+    get(&draining(true), "/workers").await.assert_contains(&["drained"]);
     // A worker that has ended has no form.
     let ended = get(&Fake::new(|_| {}), "/workers/00000000-0000-0000-0000-000000000009").await;
-    ended.says(&["The worker has ended."]);
-    ended.says_not(&["Drain worker"]);
+    ended.assert_contains(&["The worker has ended."]);
+    ended.assert_lacks(&["Drain worker"]);
 
     let fake = Fake::new(|_| {});
     let form = format!("worker={id}&drain=true&reason=a+new+kernel");
@@ -464,7 +472,7 @@ async fn worker_page_shows_worker() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/workers/00000000-0000-0000-0000-000000000009").await;
     assert_eq!(page.status, 200);
-    page.says(&["Worker w-9", "told to stop", "4242", "left"]);
+    page.assert_contains(&["Worker w-9", "told to stop", "4242", "left"]);
     for missing in ["/workers/x", "/workers/00000000-0000-0000-0000-000000000001"] {
         let page = get(&fake, missing).await;
         assert_eq!(page.status, 404, "{missing}");
@@ -476,7 +484,7 @@ async fn audit_filters_by_address_and_expands_entries() {
     let fake = Fake::new(|world| world.long = true);
     let page = get(&fake, "/audit?who=ada&action=review.commit&since=2026-11-21T08:15:02").await;
     assert_eq!(page.status, 200);
-    page.says(&[
+    page.assert_contains(&[
         "<title>Audit · Gantry</title>",
         "<details",
         "&lt;fine&gt;",
@@ -490,7 +498,7 @@ async fn audit_filters_by_address_and_expands_entries() {
         "gantry audit verify",
         "&amp;check=0\"",
     ]);
-    page.says_not(&["The chain is valid", "any</option>"]);
+    page.assert_lacks(&["The chain is valid", "any</option>"]);
     assert!(
         recorded(&fake).iter().any(|said| said.contains("\"since\":\"2026-11-21T08:15:02.000Z\"")),
         "{:?}",
@@ -499,10 +507,14 @@ async fn audit_filters_by_address_and_expands_entries() {
 
     let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
     assert_eq!(wrong.status, 400);
-    wrong.says(&["is not a date", "id=\"audit-who\"", "value=\"ada\"", "Clear filter"]);
-    let none = Fake::new(|world| world.overseen.entries.clear());
-    get(&none, "/audit?who=bo").await.says(&["No entry matches", "Show all ", "actor is “bo”"]);
-    get(&none, "/audit").await.says(&["No entries yet"]);
+    wrong.assert_contains(&["is not a date", "id=\"audit-who\"", "value=\"ada\"", "Clear filter"]);
+    let none = Fake::new(|world| world.monitoring.entries.clear());
+    get(&none, "/audit?who=bo").await.assert_contains(&[
+        "No entry matches",
+        "Show all ",
+        "actor is “bo”",
+    ]);
+    get(&none, "/audit").await.assert_contains(&["No entries yet"]);
 }
 
 #[tokio::test]
@@ -510,7 +522,7 @@ async fn audit_chain_is_verified_in_parts() {
     let fake = Fake::new(|_| {});
     let page = get(&fake, "/audit?check=0").await;
     let hash = Hash::of_bytes(b"the end");
-    page.says(&[
+    page.assert_contains(&[
         "The chain is valid up to entry 10000 of 12345",
         "Verify up to ",
         &format!("/audit?check=10000&amp;link={hash}"),
@@ -519,27 +531,32 @@ async fn audit_chain_is_verified_in_parts() {
     assert!(recorded(&fake).contains(&"chain 0".to_owned()));
 
     let other = get(&fake, "/audit?check=10000&link=0000").await;
-    other.says(&["The chain is broken", "differs from the last link of the part before it"]);
+    other.assert_contains(&[
+        "The chain is broken",
+        "differs from the last link of the part before it",
+    ]);
     let broken = Fake::new(|world| {
-        let chain = &mut world.overseen.chain;
+        let chain = &mut world.monitoring.chain;
         (chain.broken, chain.next) = (Some("entry 10001 is missing".into()), None);
     });
-    get(&broken, "/audit?check=0").await.says(&["The chain is broken", "entry 10001 is missing"]);
-    let whole = Fake::new(|world| world.overseen.chain.next = None);
+    get(&broken, "/audit?check=0")
+        .await
+        .assert_contains(&["The chain is broken", "entry 10001 is missing"]);
+    let whole = Fake::new(|world| world.monitoring.chain.next = None);
     get(&whole, "/audit?check=0")
         .await
-        .says(&["The chain is valid up to its end at entry 12345", &hash.to_string()]);
+        .assert_contains(&["The chain is valid up to its end at entry 12345", &hash.to_string()]);
 }
 
 #[tokio::test]
 async fn audit_refusal_names_permission_and_admins() {
     let said =
         "ada has none of the permissions operator, reviewer, admin; an admin can give one: root.";
-    let fake = Fake::new(|world| world.overseen.refused = Some(Problem::forbidden(said)));
+    let fake = Fake::new(|world| world.monitoring.refused = Some(Problem::forbidden(said)));
     let page = get(&fake, "/audit").await;
     assert_eq!(page.status, 403);
-    page.says(&["data-status=\"403\"", "Not allowed", said]);
-    page.says_not(&["Verify the chain", "Export sealed entries"]);
+    page.assert_contains(&["data-status=\"403\"", "Not allowed", said]);
+    page.assert_lacks(&["Verify the chain", "Export sealed entries"]);
 }
 
 #[tokio::test]
@@ -548,7 +565,7 @@ async fn search_groups_hits_by_kind() {
     let page = get(&fake, "/search?q=work").await;
     assert_eq!(page.status, 200);
     let webster = format!("href=\"/settings/people/{}\"", Uuid::from_u128(1));
-    page.says(&[
+    page.assert_contains(&[
         "<title>Search · Gantry</title>",
         "value=\"work\"",
         "href=\"/deployments/web\"",
@@ -561,28 +578,28 @@ async fn search_groups_hits_by_kind() {
         "There are more",
         ">Pages<",
     ]);
-    page.says_not(&["Propose changes on web"]);
+    page.assert_lacks(&["Propose changes on web"]);
     assert!(recorded(&fake).contains(&"search work".to_owned()));
 
     let asked_nothing = Fake::new(|_| {});
-    get(&asked_nothing, "/search").await.says(&["aria-label=\"Pages\"", "Blueprints"]);
+    get(&asked_nothing, "/search").await.assert_contains(&["aria-label=\"Pages\"", "Blueprints"]);
     assert!(!recorded(&asked_nothing).iter().any(|said| said.starts_with("search")));
-    let none = Fake::new(|world| world.overseen.found = SearchResults::default());
-    get(&none, "/search?q=zzz").await.says(&["No results"]);
+    let none = Fake::new(|world| world.monitoring.found = SearchResults::default());
+    get(&none, "/search?q=zzz").await.assert_contains(&["No results"]);
     let same = get(&Fake::new(|_| {}), "/search?q=it's").await;
-    same.says(&["gantry search 'it'", "/api/v1/search?q=it%27s"]);
+    same.assert_contains(&["gantry search 'it'", "/api/v1/search?q=it%27s"]);
     let away = Fake::new(|world| {
         world.problem = Some(Problem::unavailable("The database does not answer."))
     });
     let away = get(&away, "/search?q=web").await;
     assert_eq!((away.status, away.body.matches("<h1").count()), (503, 1));
-    away.says(&["value=\"web\"", "New search"]);
+    away.assert_contains(&["value=\"web\"", "New search"]);
 }
 
 #[tokio::test]
 async fn palette_is_a_link_without_javascript() {
     let page = get(&Fake::new(|_| {}), "/nodes").await;
-    page.says(&[
+    page.assert_contains(&[
         "href=\"/search\"",
         "aria-keyshortcuts=\"Control+K Meta+K\"",
         "role=\"combobox\"",
@@ -591,5 +608,5 @@ async fn palette_is_a_link_without_javascript() {
         "id=\"palette-list\" role=\"listbox\"",
     ]);
     // The list is created when the palette opens, so that a closed one adds nothing to each page.
-    page.says_not(&["id=\"palette-0\"", "Theme: dark"]);
+    page.assert_lacks(&["id=\"palette-0\"", "Theme: dark"]);
 }

@@ -14,7 +14,7 @@ pub const NAMED: usize = 5;
 /// Names of the people who can take actions other than a verdict.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Helpers {
+pub struct ActionContacts {
     /// People who may edit and submit.
     pub operators: Vec<String>,
     /// People who may commit an approved review.
@@ -23,7 +23,7 @@ pub struct Helpers {
     pub administrators: Vec<String>,
 }
 
-impl Helpers {
+impl ActionContacts {
     /// Names the people who can change the proposal and submit it.
     pub fn to_submit(&self) -> String {
         match self.operators.as_slice() {

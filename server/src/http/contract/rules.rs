@@ -38,10 +38,10 @@ const ENCODING_SUFFIXES: [&str; 4] = ["-br", "-gzip", "-zstd", "-deflate"];
 #[derive(Clone)]
 pub(crate) struct Rules {
     state: AppState,
-    of: Arc<Of>,
+    of: Arc<RequestParams>,
 }
 
-struct Of {
+struct RequestParams {
     /// Sorted query parameters.
     words: Vec<String>,
     on_version: bool,
@@ -52,7 +52,7 @@ struct Of {
 
 impl Rules {
     pub(crate) fn of(operation: &Operation, types: &OperationTypes<'_>, state: &AppState) -> Self {
-        let of = Of {
+        let of = RequestParams {
             words: types.query.keys().cloned().collect(),
             on_version: operation.op.on_version,
             reads: operation.method == Method::GET,
@@ -200,7 +200,7 @@ pub(crate) fn version(headers: &HeaderMap) -> Result<Option<i32>, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use crate::http::contract::around::*;
+    use crate::http::contract::rules::*;
 
     #[test]
     fn entity_tags_use_weak_comparison() {

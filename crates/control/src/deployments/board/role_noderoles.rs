@@ -20,7 +20,7 @@ use crate::{Control, text};
 impl Control {
     /// All chips of a role on a deployment's board, without the board's limit. The role belongs to
     /// the deployment, or to the ancestor that `of_ancestor` names.
-    pub async fn carriers(
+    pub async fn role_noderoles(
         &self,
         actor: &Actor,
         deployment: &str,
@@ -32,7 +32,7 @@ impl Control {
         self.find_role_noderoles(actor, deployment, &query).await
     }
 
-    /// Like [`Self::carriers`], for one node or from the noderole `after` on. If there are more
+    /// Like [`Self::role_noderoles`], for one node or from the noderole `after` on. If there are more
     /// than the limit, the last noderole of a page is the cursor of the next page.
     /// The node is found via the index on its name; its noderoles come from memory, without a
     /// query.

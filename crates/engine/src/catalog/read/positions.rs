@@ -11,15 +11,15 @@ use super::yaml::{Broken, Kind, Node, parse_all};
 
 /// A YAML document as a value, with the position of each part.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Placed {
+pub struct PositionedYaml {
     pub value: Value,
     /// Positions by JSON pointer. A map entry has the position of its key.
     places: BTreeMap<String, At>,
 }
 
-impl Placed {
+impl PositionedYaml {
     /// The position of the part at a JSON pointer. Falls back to the start of the document.
-    pub fn place(&self, pointer: &str) -> At {
+    pub fn position(&self, pointer: &str) -> At {
         let beginning = || self.places.get("").copied().unwrap_or(At::START);
         self.places.get(pointer).copied().unwrap_or_else(beginning)
     }
@@ -41,13 +41,13 @@ impl Placed {
 /// # Errors
 /// The position and the problem: a syntax error, an exceeded limit, a duplicate key, or a number
 /// that JSON cannot represent.
-pub fn placed(bytes: &[u8]) -> Result<Vec<Placed>, (At, String)> {
+pub fn positioned_yaml(bytes: &[u8]) -> Result<Vec<PositionedYaml>, (At, String)> {
     let told = |Broken { at, what }| (at, what);
     let trees = parse_all(bytes).map_err(told)?;
     let document = |tree: &Node| {
         let mut places = BTreeMap::new();
         gather(tree, tree.at, String::new(), &mut places);
-        Ok(Placed { value: tree.json().map_err(told)?, places })
+        Ok(PositionedYaml { value: tree.json().map_err(told)?, places })
     };
     trees.iter().map(|tree| document(tree)).collect()
 }
@@ -77,12 +77,12 @@ mod tests {
 
     #[test]
     fn multiple_documents_have_positions() {
-        let documents = placed(b"a: {b: 1}\n---\nlist:\n  - x\n  - y/z: 2\n").unwrap();
+        let documents = positioned_yaml(b"a: {b: 1}\n---\nlist:\n  - x\n  - y/z: 2\n").unwrap();
         assert_eq!(
             documents.iter().map(|d| d.value.clone()).collect::<Vec<_>>(),
             [json!({"a": {"b": 1}}), json!({"list": ["x", {"y/z": 2}]})]
         );
-        let at = |pointer: &str| documents[1].place(pointer);
+        let at = |pointer: &str| documents[1].position(pointer);
         assert_eq!(at("/list"), At { line: 3, column: 1 });
         assert_eq!(at("/list/0"), At { line: 4, column: 5 });
         assert_eq!(at("/list/1/y~1z"), At { line: 5, column: 5 });
@@ -91,24 +91,24 @@ mod tests {
             At { line: 3, column: 1 },
             "what is not there stands where the document begins"
         );
-        assert_eq!(placed(b"").unwrap(), []);
+        assert_eq!(positioned_yaml(b"").unwrap(), []);
     }
 
     #[test]
     fn part_retains_positions_of_its_values() {
-        let documents = placed(b"a:\n  b: {c: 1}\na-b: 2\n").unwrap();
+        let documents = positioned_yaml(b"a:\n  b: {c: 1}\na-b: 2\n").unwrap();
         let part = documents[0].part("/a").unwrap();
         assert_eq!(part.value, json!({"b": {"c": 1}}));
-        assert_eq!(part.place(""), At { line: 1, column: 1 });
-        assert_eq!(part.place("/b/c"), At { line: 2, column: 7 });
+        assert_eq!(part.position(""), At { line: 1, column: 1 });
+        assert_eq!(part.position("/b/c"), At { line: 2, column: 7 });
         assert_eq!(part.places.len(), 3, "and none of a-b");
         assert_eq!(documents[0].part("/no"), None);
     }
 
     #[test]
     fn errors_have_positions() {
-        assert_eq!(placed(b"a: 1\nb: [\n").unwrap_err().0.line, 3);
-        let (at, what) = placed(b"a: 1\n---\nb: 1\nb: 2\n").unwrap_err();
+        assert_eq!(positioned_yaml(b"a: 1\nb: [\n").unwrap_err().0.line, 3);
+        let (at, what) = positioned_yaml(b"a: 1\n---\nb: 1\nb: 2\n").unwrap_err();
         assert!(at.line == 4 && what.contains('b'), "{at:?} {what}");
     }
 }
