@@ -443,8 +443,8 @@ impl<'c> Propagation<'c> {
             StepState::Blocked if touch.errored && step.is_immediate() => {
                 self.update_children(id, StepState::Blocked, StepState::Blocked, true)
             }
-            // A failed check can break the join of a step that is due again. Its children are ACTIVE
-            // with its earlier result, and the error must reach them.
+            // A failed check can break the join of a step that is due again. Its children are
+            // ACTIVE with its earlier result, and the error must reach them.
             StepState::Todo if !holds && touch.errored => self.set(id, StepState::Blocked, true),
             StepState::Todo if !holds || step.rests() => self.wait(id),
             StepState::Active
