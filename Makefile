@@ -57,8 +57,8 @@ build:
 release:
 	@scripts/setup build
 	@cargo xtask site
-	@env -u DATABASE_URL GANTRY_CARRIED_SITE="$(CURDIR)/target/site" \
-	    cargo build --locked --release --package cli --features carried-site
+	@env -u DATABASE_URL GANTRY_EMBEDDED_SITE="$(CURDIR)/target/site" \
+	    cargo build --locked --release --package cli --features embedded-site
 
 testbed:
 	@scripts/setup testbed

@@ -149,7 +149,7 @@ test('lists work without JavaScript', { timeout: 60_000 }, async () => {
 });
 
 test('lists are accessible on every screen width', { timeout: 120_000 }, async () => {
-  for (const path of ['/nodes?sort=state', '/runs?sort=-took', '/reviews?state=any&sort=title', '/deployments?sort=-nodes', '/catalog?sort=-roles',
+  for (const path of ['/nodes?sort=state', '/runs?sort=-duration', '/reviews?state=any&sort=title', '/deployments?sort=-nodes', '/catalog?sort=-roles',
     '/catalog/roles?sort=barclamp', '/catalog/roles/app', '/catalog/graph', '/catalog/imports']) {
     await visit(page, path);
     await assertAccessible(page);

@@ -41,7 +41,7 @@ async function pages(ada) {
     'Nodes with 99 in the name': '/nodes?filter=99',
     [`Runs, ${NODES}`]: '/runs',
     'Runs, the last page': `/runs?before=${runs.at(-1).id}`,
-    'Runs by how long they took': '/runs?sort=-took',
+    'Runs by how long they took': '/runs?sort=-duration',
     'Runs that failed': '/runs?state=failed',
     'Runs on one node': `/runs?node=${some}`,
     Deployments: '/deployments',

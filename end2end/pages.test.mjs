@@ -22,7 +22,7 @@ before(async () => {
   places.push(
     ['overview', '/', 'Overview'],
     ['workers', '/workers', 'Workers'],
-    ['audit', '/audit?who=bo', 'Audit'],
+    ['audit', '/audit?actor=bo', 'Audit'],
     ['search', '/search?q=edge', 'Search'],
     ['deployments', '/deployments', 'Deployments'],
     ['board', board, null],

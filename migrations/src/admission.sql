@@ -47,7 +47,7 @@ END $$;
 CREATE OR REPLACE FUNCTION deployments_on_hold() RETURNS TABLE (id uuid)
 LANGUAGE sql STABLE AS $$
   WITH RECURSIVE held AS (
-    SELECT d.id FROM deployment d WHERE d.held_by IS NOT NULL
+    SELECT d.id FROM deployment d WHERE d.on_hold_by IS NOT NULL
     UNION
     SELECT d.id FROM deployment d JOIN held h ON d.parent = h.id
   )

@@ -56,7 +56,8 @@ BEGIN
              blueprint',
     'UPDATE (number, enabled, policy_number) ON head',
     'INSERT (id, parent, name, system, phantom, doc, head_no) ON deployment',
-    'UPDATE (parent, name, doc, head_no, removed_in, held_by, held_at, held_reason, priority) ON
+    'UPDATE (parent, name, doc, head_no, removed_in, on_hold_by, on_hold_since, on_hold_reason,
+             priority) ON
              deployment',
     'INSERT (id, fqdn, deployment_id, phantom, doc, transport, address, connection, created_by) ON
              node',
@@ -187,7 +188,7 @@ BEGIN
     'SELECT ON deployment, jig, concurrency_group, disruption_budget, noderole, edge',
     'SELECT, UPDATE (alive, alive_since, last_seen_at, health_checked_at, contradicting_checks,
                      joined, joined_at, boot_id, facts, facts_at) ON node',
-    'SELECT, INSERT (node_id, reached, address, detail, attempts, took_ms, by), DELETE ON
+    'SELECT, INSERT (node_id, reached, address, detail, attempts, duration_ms, by), DELETE ON
                      health_check',
     -- A row without token_id comes from a role, never from the machine.
     'SELECT, INSERT (node_id, source, facts, run_id), UPDATE (facts, at, run_id) ON node_fact',
@@ -197,7 +198,7 @@ BEGIN
                      input_hash, input_version, input_checked, stale) ON step',
     -- A trigger inserts and deletes the rows.
     'SELECT, UPDATE (due_at, worker_id, leased_at, generation, state, failures, reran, detail,
-                     took_ms, checked_at, changed_at, passes_until) ON role_check',
+                     duration_ms, checked_at, changed_at, passes_until) ON role_check',
     'SELECT, INSERT (step_id, node_id, concurrency_group_id, generation, content_hash,
                      blueprint_number, epoch, exclusive, cause, cause_by, failures, lease_until)
                      ON run',
@@ -235,7 +236,7 @@ BEGIN
     'SELECT ON seaql_migrations, guard_version, database_role',
     'SELECT ON head',
     'SELECT (number, parent, kind, enabled, epoch, committed_at) ON blueprint',
-    'SELECT (id, parent, name, head_no, removed_in, held_at, priority) ON deployment',
+    'SELECT (id, parent, name, head_no, removed_in, on_hold_since, priority) ON deployment',
     'SELECT (id, fqdn, deployment_id, phantom, removed_in, alive, alive_since, last_seen_at,
              health_checked_at, contradicting_checks, joined, joined_at, available,
              unavailable_at, transport, created_at) ON node',
@@ -244,14 +245,14 @@ BEGIN
     'SELECT (id, noderole_id, node_id, action, concurrency_group_id, jig, rank, priority,
              destructive, generation, state, since, not_before, pending, applied_generation,
              failures, cause, node_up, node_fits, stale, check_s) ON step',
-    'SELECT (step_id, node_id, due_at, generation, state, failures, reran, took_ms, checked_at,
+    'SELECT (step_id, node_id, due_at, generation, state, failures, reran, duration_ms, checked_at,
              changed_at, passes_until) ON role_check',
     'SELECT (id, step_id, node_id, concurrency_group_id, generation, blueprint_number, epoch,
              cause, failures, state, outcome, worker_id, queued_at, started_at, ended_at,
              lease_until, cancel_requested, superseded, result_bytes, log_bytes) ON run',
     'SELECT (id, name, phase, capacity, jigs, host, version, lease_until, started_at,
              last_heartbeat_at, drain_since) ON worker',
-    'SELECT (process_id, process_kind, process, task, period_ms, started_at, ended_at, took_ms,
+    'SELECT (process_id, process_kind, process, task, period_ms, started_at, ended_at, duration_ms,
              failures, due_at, lease_until) ON background_task',
     'SELECT (id, deployment_id, kind, state, version, created_at, updated_at, closed_at) ON
              proposal',

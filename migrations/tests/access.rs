@@ -452,7 +452,7 @@ async fn session_of_an_admins_link_records_a_reset() {
         "INSERT INTO edit (proposal_id, seq, actor, body) SELECT id, 9, $bo, '{}' FROM proposal WHERE state = 'open'",
         "UPDATE edit SET undone = true",
         "INSERT INTO comment (review_id, person_id, body) SELECT max(id), $bo, 'x' FROM review",
-        "UPDATE deployment SET held_by = $bo, held_at = now() WHERE name = 'web'",
+        "UPDATE deployment SET on_hold_by = $bo, on_hold_since = now() WHERE name = 'web'",
         "UPDATE deployment SET priority = 9 WHERE name = 'web'",
         "UPDATE node SET available = false WHERE NOT phantom",
     ] {

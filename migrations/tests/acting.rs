@@ -356,10 +356,11 @@ async fn commit_and_switch_need_credential() {
 async fn hold_needs_operator_of_deployment() {
     let world = World::new().await;
     let (ada, web) = (world.ada, world.web);
-    let hold =
-        format!("UPDATE deployment SET held_by = '{ada}', held_at = now() WHERE id = '{web}'");
+    let hold = format!(
+        "UPDATE deployment SET on_hold_by = '{ada}', on_hold_since = now() WHERE id = '{web}'"
+    );
     let release =
-        format!("UPDATE deployment SET held_by = NULL, held_at = NULL WHERE id = '{web}'");
+        format!("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL WHERE id = '{web}'");
     let out = format!(
         "UPDATE node SET available = false, unavailable_by = '{ada}', unavailable_at = now(), unavailable_reason = 'x'
          WHERE id = '{}'",
@@ -718,7 +719,7 @@ async fn nodes_and_priorities_need_credential() {
     world
         .app_as(
             world.ada,
-            "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+            "UPDATE deployment SET on_hold_by = acting_person(), on_hold_since = now() WHERE name = 'web'",
         )
         .await
         .unwrap();
@@ -732,7 +733,7 @@ async fn audit_names_only_acting_person() {
     world
         .app_as(
             world.ada,
-            "UPDATE deployment SET held_by = acting_person(), held_at = now() WHERE name = 'web'",
+            "UPDATE deployment SET on_hold_by = acting_person(), on_hold_since = now() WHERE name = 'web'",
         )
         .await
         .unwrap();

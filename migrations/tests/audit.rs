@@ -81,7 +81,7 @@ async fn each_change_is_audited() {
         ),
         (
             "deployment.update",
-            "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'",
+            "UPDATE deployment SET on_hold_by = (SELECT id FROM person WHERE name = 'ada'), on_hold_since = now() WHERE name = 'web'",
         ),
         (
             "proposal.insert",

@@ -264,17 +264,17 @@ async fn hold_and_switch_stop_new_runs() {
     floor.steps(2, "below", (2, 2), "", "").await;
     let hold = |name: &str| {
         format!(
-            "UPDATE deployment SET held_by = (SELECT id FROM person), held_at = now() WHERE name = '{name}'"
+            "UPDATE deployment SET on_hold_by = (SELECT id FROM person), on_hold_since = now() WHERE name = '{name}'"
         )
     };
     floor.sql(&hold("d1")).await;
     assert_eq!(floor.claim(100).await, 0, "a hold counts for those below");
-    floor.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
+    floor.sql("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL").await;
     floor.sql(&hold("d2")).await;
     assert_eq!(floor.round(100, 10).await.unwrap(), one("above"));
     floor
         .sql(
-            "UPDATE deployment SET held_by = NULL, held_at = NULL; UPDATE head SET enabled = false",
+            "UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL; UPDATE head SET enabled = false",
         )
         .await;
     assert_eq!(floor.claim(100).await, 0);

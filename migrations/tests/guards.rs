@@ -115,7 +115,7 @@ async fn intent_changes_only_in_a_commit() {
 async fn progress_needs_no_commit() {
     let world = World::new().await;
     for sql in [
-        "UPDATE deployment SET held_by = (SELECT id FROM person WHERE name = 'ada'), held_at = now() WHERE name = 'web'",
+        "UPDATE deployment SET on_hold_by = (SELECT id FROM person WHERE name = 'ada'), on_hold_since = now() WHERE name = 'web'",
         "INSERT INTO node (fqdn, deployment_id) SELECT 'bare.x.example', id FROM deployment WHERE system",
     ] {
         assert!(world.app_as(world.ada, sql).await.unwrap() > 0, "{sql}");

@@ -386,9 +386,9 @@ async fn run_that_is_not_due_is_refused() {
     for (why, before, after) in [
         (
             "hold",
-            "UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'system'"
+            "UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now() WHERE name = 'system'"
                 .to_owned(),
-            "UPDATE deployment SET held_by = NULL, held_at = NULL".to_owned(),
+            "UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL".to_owned(),
         ),
         ("maintenance", "UPDATE node SET available = false".into(), "UPDATE node SET available = true".into()),
         ("not joined", "UPDATE node SET joined = 'welcomed'".into(), "UPDATE node SET joined = 'confirmed'".into()),
@@ -465,13 +465,13 @@ async fn run_passes_each_state_once() {
         assert_refused(sql, world.app(sql).await, Refusal::InvalidRunTransition);
     }
     world
-        .owner("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now() WHERE name = 'web'")
+        .owner("UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now() WHERE name = 'web'")
         .await
         .unwrap();
     let leased =
         format!("UPDATE run SET state = 'running', worker_id = '{WORKER}', started_at = now()");
     assert_refused("hold", world.app(&leased).await, Refusal::InvalidRunTransition);
-    world.owner("UPDATE deployment SET held_by = NULL, held_at = NULL").await.unwrap();
+    world.owner("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL").await.unwrap();
     let log = |run: i64, at: i64| {
         format!(
             "INSERT INTO run_log (run_id, at_offset, body) VALUES ({run}, {at}, 'x') ON CONFLICT DO NOTHING"
@@ -664,7 +664,7 @@ async fn node_change_without_health_check_is_refused() {
     }
     let look = |reached| {
         format!(
-            "INSERT INTO health_check (node_id, reached, took_ms, by) VALUES ('{}', {reached}, 1, 'w')",
+            "INSERT INTO health_check (node_id, reached, duration_ms, by) VALUES ('{}', {reached}, 1, 'w')",
             world.n1
         )
     };

@@ -17,7 +17,7 @@ use anyhow::{Context as _, bail};
 use clap::ValueEnum;
 
 use crate::command::{Background, Step};
-use crate::tree::Tree;
+use crate::tree::{self, Tree};
 use crate::{leftover_processes, lint, site};
 
 /// A part of the run with its own time budget.
@@ -126,7 +126,11 @@ impl Run<'_> {
     fn native_tests(&mut self) -> anyhow::Result<()> {
         if self.includes(Part::Webassembly) {
             let xtask = env::current_exe().context("the path of this program")?;
-            let site = Step::new(self.tree, "nice").args(["-n", "10"]).arg(xtask).arg("site");
+            let site = Step::new(self.tree, "nice")
+                .args(["-n", "10"])
+                .arg(xtask)
+                .arg("site")
+                .env(tree::MANIFEST_DIR, self.tree.path("xtask"));
             self.site = Some(site.start(self.tree.target().join("site.log"))?);
         }
         let tests = ["run", "--", "cargo", "test", "--locked", "--no-fail-fast"];
@@ -268,8 +272,8 @@ fn browser(tree: &Tree) -> anyhow::Result<()> {
 /// its own target folder. The regular development build embeds no site, because it could be
 /// outdated.
 fn one_file(tree: &Tree) -> anyhow::Result<PathBuf> {
-    let build_args = ["build", "--locked", "--features", "cli/carried-site"];
-    Step::cargo(tree).args(build_args).env("GANTRY_CARRIED_SITE", tree.site()).run()?;
+    let build_args = ["build", "--locked", "--features", "cli/embedded-site"];
+    Step::cargo(tree).args(build_args).env("GANTRY_EMBEDDED_SITE", tree.site()).run()?;
     let folder = tree.target().join("one-file");
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let program = folder.join("gantry");

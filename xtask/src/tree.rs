@@ -7,6 +7,9 @@ use anyhow::Context as _;
 
 use crate::command::Step;
 
+/// The folder of this package, which cargo sets for `cargo xtask`.
+pub(crate) const MANIFEST_DIR: &str = "CARGO_MANIFEST_DIR";
+
 /// The source tree of the running `cargo xtask`.
 pub(crate) struct Tree {
     root: PathBuf,
@@ -19,7 +22,7 @@ impl Tree {
     /// If cargo did not start this program. A compiled-in path would be wrong after the folder is
     /// moved.
     pub(crate) fn here() -> anyhow::Result<Self> {
-        let manifest = env::var_os("CARGO_MANIFEST_DIR").context("start this as `cargo xtask`")?;
+        let manifest = env::var_os(MANIFEST_DIR).context("start this as `cargo xtask`")?;
         let root =
             Path::new(&manifest).parent().context("xtask is not in a source tree")?.to_path_buf();
         Ok(Self { root })
@@ -44,7 +47,7 @@ impl Tree {
         self.target().join("site")
     }
 
-    /// The cache folder, which all clones of this tree share. Must match `scripts/places.sh`.
+    /// The cache folder, which all clones of this tree share. Must match `scripts/cache.sh`.
     ///
     /// # Errors
     /// If no environment variable defines it.

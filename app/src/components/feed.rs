@@ -28,7 +28,7 @@ pub struct Feed<T: Send + Sync + 'static> {
     value: RwSignal<T>,
     problem: RwSignal<Option<Problem>>,
     fetch: StoredValue<Fetch<T>>,
-    under_way: StoredValue<FetchState>,
+    fetch_state: StoredValue<FetchState>,
     retry: Retry,
 }
 
@@ -57,7 +57,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
             value: RwSignal::new(first),
             problem: RwSignal::new(None),
             fetch: StoredValue::new(Arc::new(move || Box::pin(fetch()))),
-            under_way: StoredValue::new(FetchState::default()),
+            fetch_state: StoredValue::new(FetchState::default()),
             retry: Retry::new(),
         }
     }
@@ -88,11 +88,11 @@ impl<T: Send + Sync + 'static> Feed<T> {
 
     fn after(self, wait: Duration) {
         let waits =
-            self.under_way.try_update_value(|way| std::mem::replace(&mut way.is_scheduled, true));
+            self.fetch_state.try_update_value(|way| std::mem::replace(&mut way.is_scheduled, true));
         if waits == Some(false) {
             set_timeout(
                 move || {
-                    if self.under_way.try_update_value(|way| way.is_scheduled = false).is_some() {
+                    if self.fetch_state.try_update_value(|way| way.is_scheduled = false).is_some() {
                         self.now();
                     }
                 },
@@ -103,7 +103,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
 
     /// Fetches at once, or as soon as the current request ends.
     pub fn now(self) {
-        let begin = self.under_way.try_update_value(|way| {
+        let begin = self.fetch_state.try_update_value(|way| {
             way.again |= way.is_fetching;
             !std::mem::replace(&mut way.is_fetching, true)
         });
@@ -130,7 +130,7 @@ impl<T: Send + Sync + 'static> Feed<T> {
                 self.problem.try_set(Some(failure.0));
             }
         }
-        let again = self.under_way.try_update_value(|way| {
+        let again = self.fetch_state.try_update_value(|way| {
             way.is_fetching = false;
             std::mem::take(&mut way.again)
         });

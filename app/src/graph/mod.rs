@@ -366,7 +366,7 @@ fn About(shown: GraphState) -> impl IntoView {
 /// The noderoles of a path, from the first.
 fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
     let point = |point: &api::views::graph::GraphWaypoint| {
-        let took = point.took.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
+        let took = point.duration_ms.map(|took| format!("{:.1} s", took as f64 / 1_000.0));
         view! {
             <li>
                 <a href=addresses::noderole(point.id)>

@@ -53,7 +53,7 @@ impl ListPage for Entries {
     const NAMES: (&'static str, &'static str) = ("entry", "entries");
     const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
-        Field::text("who", "Actor", "actor is").like("ada, or gantry"),
+        Field::text("actor", "Actor", "actor is").like("ada, or gantry"),
         Field::text("action", "Action", "action is").like("review.commit"),
         Field::text("subject", "Subject", "subject is").like("a number or an id"),
         Field::choice("source", "Source", "source is", || {
@@ -74,15 +74,25 @@ impl ListPage for Entries {
     async fn fetch(self, listed: ListAddress<AuditSort>) -> ServerResult<AuditPage> {
         let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
         let (sort, before) = listed.stretch()?;
-        let (who, action, subject) =
-            (listed.param("who"), listed.param("action"), listed.param("subject"));
+        let (actor, action, subject) =
+            (listed.param("actor"), listed.param("action"), listed.param("subject"));
         let source = match listed.param("source").as_str() {
             "database" => AuditSource::Database,
             "all" => AuditSource::All,
             _ => AuditSource::Application,
         };
-        audit(AuditQuery { who, action, subject, since, until, source, sort, limit: None, before })
-            .await
+        audit(AuditQuery {
+            actor,
+            action,
+            subject,
+            since,
+            until,
+            source,
+            sort,
+            limit: None,
+            before,
+        })
+        .await
     }
 
     fn sorted_by(column: Part) -> Option<(AuditSort, bool)> {
@@ -118,12 +128,12 @@ impl ListPage for Entries {
     fn row(self, entry: Memo<AuditEntry>, with: With<Self>) -> AnyView {
         // An entry never changes. Only its seal is added later.
         let AuditEntry { id, at, name, action, subject, detail, .. } = entry.get_untracked();
-        let who = actor_name(name.as_deref()).to_owned();
+        let actor = actor_name(name.as_deref()).to_owned();
         let asked = name.unwrap_or_else(|| SYSTEM_ACTOR.to_owned());
         let link = |word: &str, value: &str| {
             with.listed.with_value(|listed| self.filtered_address(listed, word, value).address())
         };
-        let (by, from_action) = (link("who", &asked), link("action", &action));
+        let (by, from_action) = (link("actor", &asked), link("action", &action));
         let about = (!subject.is_empty()).then(|| link("subject", &subject));
         let subject = about.map(|about| view! { <a href=about><code>{subject}</code></a> });
         let is_more = detail.as_object().is_none_or(|fields| !fields.is_empty());
@@ -143,7 +153,7 @@ impl ListPage for Entries {
         view! {
             <tr>
                 <td data-label="Time" class="muted"><Moment at/></td>
-                {with.cell(Part::Actor, "", view! { <a href=by>{who}</a> })}
+                {with.cell(Part::Actor, "", view! { <a href=by>{actor}</a> })}
                 {with.cell(Part::Action, "", view! { <a href=from_action>{action}</a> })}
                 {with.cell(Part::Subject, "", view! { <div>{subject} {more}</div> })}
                 {with.cell(Part::Sealed, "", seal)}
@@ -331,7 +341,7 @@ mod tests {
         assert_eq!(Entries.read(&query(&[])).address(), "/audit");
         assert_eq!(checking("/audit", 0, ""), "/audit?check=0");
         let all = query(&[
-            ("who", "ada"),
+            ("actor", "ada"),
             ("action", "a.b"),
             ("since", "2026-11-21T08:15"),
             ("before", "7"),
@@ -340,7 +350,7 @@ mod tests {
         ]);
         let Check { after, link, list } = Check::read(&all).unwrap().unwrap();
         let address =
-            "/audit?who=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
+            "/audit?actor=ada&action=a.b&since=2026-11-21T08%3A15&before=7&check=10000&link=ab";
         assert_eq!(checking(&list, after, &link), address);
         assert_eq!(
             Check::read(&query(&[("check", "abc")])),
@@ -348,8 +358,8 @@ mod tests {
             "it is reported, not ignored"
         );
         assert_eq!(Check::read(&query(&[("check", "")])), None);
-        let other = Entries.filtered_address(&Entries.read(&all), "who", "bo");
-        assert_eq!(other.address(), "/audit?who=bo&action=a.b&since=2026-11-21T08%3A15");
+        let other = Entries.filtered_address(&Entries.read(&all), "actor", "bo");
+        assert_eq!(other.address(), "/audit?actor=bo&action=a.b&since=2026-11-21T08%3A15");
     }
 
     #[test]

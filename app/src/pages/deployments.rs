@@ -159,7 +159,7 @@ impl ListPage for AllDeployments {
             Self::Graphs => addresses::graph(&deployment.read().name),
         };
         let depth = move || if is_tree { deployment.read().depth } else { 0 };
-        let under_way = move || {
+        let in_progress = move || {
             let (proposal, review) = (deployment.read().proposal, deployment.read().review);
             let proposed = proposal.map(
                 |_| view! { <a class="pill" data-state="proposed" href=board>{icon(Icon::Proposed)} "PROPOSED"</a> },
@@ -180,7 +180,7 @@ impl ListPage for AllDeployments {
                 </td>
                 {with.cell(Part::Steps, "", move || view! { <Counts counts=deployment.read().steps/> })}
                 {with.cell(Part::Nodes, "", move || deployment.read().nodes)}
-                {with.cell(Part::OpenChanges, "", view! { <span class="buttons">{under_way}</span> })}
+                {with.cell(Part::OpenChanges, "", view! { <span class="buttons">{in_progress}</span> })}
                 {with.cell(Part::Changed, "muted", changed)}
             </tr>
         }

@@ -156,7 +156,7 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
     let seen = move || {
         node.read()
             .status
-            .seen
+            .last_seen
             .map(|seen| view! { <dt>"Last reached"</dt> <dd><Moment at=seen/></dd> })
     };
     let joined = move || {
@@ -588,7 +588,7 @@ fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
                 <td><Moment at=look.at/></td>
                 <td data-label="Result">{health_check_result(look.reached)}</td>
                 <td data-label="Address and error">{check_details(&look)}</td>
-                <td data-label="Duration" class="num">{look.took_ms} " ms"</td>
+                <td data-label="Duration" class="num">{look.duration_ms} " ms"</td>
                 <td data-label="Worker" class="muted">{look.by}</td>
             </tr>
         }

@@ -291,16 +291,17 @@ fn NoderoleTable(draft: Draft) -> impl IntoView {
         }
     };
     let list = move || {
-        let carries = view.read().carries.clone();
-        if carries.is_empty() {
+        let noderoles = view.read().noderoles.clone();
+        if noderoles.is_empty() {
             return view! { <p class="inside muted">"No roles are bound to this node yet."</p> }
                 .into_any();
         }
-        view! { <ul class="carries">{carries.into_iter().map(line).collect_view()}</ul> }.into_any()
+        view! { <ul class="noderoles">{noderoles.into_iter().map(line).collect_view()}</ul> }
+            .into_any()
     };
     view! {
-        <section class="card" aria-labelledby="carries-title">
-            <header><h2 id="carries-title">"Noderoles"</h2> <span class="muted">"after the commit"</span></header>
+        <section class="card" aria-labelledby="noderoles-title">
+            <header><h2 id="noderoles-title">"Noderoles"</h2> <span class="muted">"after the commit"</span></header>
             {move || list()}
         </section>
     }

@@ -219,7 +219,7 @@ fn CheckOfRole(noderole: RwSignal<NoderoleView>) -> impl IntoView {
             OnFailure::Report => "the step is in error until it passes",
         };
         let failures = many(check.policy.failures, "failure");
-        let last = check.checked.map(|at| view! { <dt>"Last run"</dt> <dd><Moment at/> {format!(", {} ms", check.took_ms)}</dd> });
+        let last = check.checked.map(|at| view! { <dt>"Last run"</dt> <dd><Moment at/> {format!(", {} ms", check.duration_ms)}</dd> });
         let output = (!check.detail.is_empty())
             .then(|| view! { <pre class="error" tabindex="0" aria-label="Output of the check">{check.detail}</pre> });
         view! {

@@ -26,7 +26,7 @@ pub fn some() -> Vec<PersonView> {
         disabled,
         grants: vec![Grant { permission: "operator".into(), deployment: Some("web".into()) }],
         password: kind == AccountKind::Human,
-        seen: None,
+        last_seen: None,
         created: At(1_795_248_902_000),
         version: 1,
     };

@@ -264,7 +264,7 @@ pub fn node_proposal() -> NodeProposal {
             node: Some(ScopeNode { id: node(6), fqdn: fqdn(6) }),
         },
         proposal: proposal(&["bind web-6 to discovery"]),
-        carries: vec![
+        noderoles: vec![
             NodeRole {
                 noderole: key("dns-client"),
                 deployment: deployment("system"),
@@ -414,7 +414,7 @@ pub fn machine() -> NodeView {
         address: if reached { "10.0.3.7".into() } else { String::new() },
         message: said.into(),
         tried: tried(reached),
-        took_ms: 12,
+        duration_ms: 12,
         by: "worker@here".into(),
     };
     NodeView {
@@ -428,7 +428,7 @@ pub fn machine() -> NodeView {
         status: NodeStatus {
             alive: true,
             alive_since: Some(ago(3600)),
-            seen: Some(ago(4)),
+            last_seen: Some(ago(4)),
             contradicting: 0,
             threshold: 3,
             maintenance: None,
@@ -496,7 +496,7 @@ fn lift() -> DropPreview {
         legal,
         illegal,
         unknown: Vec::new(),
-        brings: vec![AddedRole {
+        also_added: vec![AddedRole {
             role: role("runtime"),
             nodes: vec!["web-7".into()],
             count: 1,
@@ -1100,7 +1100,7 @@ impl Default for World {
                 provenance: provenance(),
                 values: 3,
                 result: None,
-                result_gone: false,
+                result_expired: false,
                 output: Some(json!({"app": {"pid": 4242}})),
                 attempts: runs[..2].to_vec(),
                 review: Some(ReviewId(121)),

@@ -40,7 +40,7 @@ const LISTS: &[List] = &[
             ("role", "app"),
             ("worker", "w1"),
         ],
-        sort: "took",
+        sort: "duration",
         place: Some(("before", "7")),
         odd: Some("state=sleeping"),
         same: &[
@@ -50,7 +50,7 @@ const LISTS: &[List] = &[
             "node=n1",
             "role=app",
             "worker=w1",
-            "sort=took",
+            "sort=duration",
         ],
         heads: &["Run", "State", "Noderole", "Deployment", "Worker", "Duration", "Queued"],
         many: "runs",
@@ -128,7 +128,7 @@ const LISTS: &[List] = &[
     List {
         path: "/audit",
         words: &[
-            ("who", "ada"),
+            ("actor", "ada"),
             ("action", "review.commit"),
             ("subject", "128"),
             ("since", "2026-11-21T00:00"),
@@ -138,7 +138,7 @@ const LISTS: &[List] = &[
         odd: Some("since=yesterday"),
         same: &[
             "/audit?",
-            "who=ada",
+            "actor=ada",
             "action=review.commit",
             "subject=128",
             "since=2026-11-21T00%3A00%3A00.000Z",
@@ -365,11 +365,11 @@ async fn unknown_parameter_is_reported_on_every_page() {
         assert_eq!(page.status, 400, "{path}");
         page.assert_contains(&["Unknown parameter ", &format!("href=\"{path}\"")]);
     }
-    let chain = get(&Fake::new(|_| {}), "/audit?who=ada&check=abc").await;
+    let chain = get(&Fake::new(|_| {}), "/audit?actor=ada&check=abc").await;
     assert_eq!(chain.status, 400);
     chain.assert_contains(&[
         "it must be an entry number",
-        "href=\"/audit?who=ada\" class=\"button\">Remove the invalid parameters",
+        "href=\"/audit?actor=ada\" class=\"button\">Remove the invalid parameters",
     ]);
     // The parameters of a form that was refused without JavaScript are not reported as unknown.
     let back = get(&Fake::new(|_| {}), "/nodes?__path=%2Fcall%2Fretry&__err=e30%3D").await;

@@ -21,7 +21,7 @@ async fn noderole_page_shows_result_of_its_check() {
         failures,
         reran: false,
         detail: "the service is down".into(),
-        took_ms: 12,
+        duration_ms: 12,
         checked: Some(At(1_795_248_902_000)),
         changed: None,
     };

@@ -71,7 +71,7 @@ fn task(kind: ProcessKind, n: u128, name: &str) -> BackgroundTaskView {
         running: false,
         started: Some(At(1_795_248_962_000)),
         ended: Some(At(1_795_248_962_480)),
-        took_ms: Some(480),
+        duration_ms: Some(480),
         outcome: Some("Nothing to do.".into()),
         error: None,
         failures: 0,
@@ -84,7 +84,7 @@ impl Default for MonitoringData {
         let entry = |id, name: Option<&str>, action: &str, detail| AuditEntry {
             id,
             at: At(1_795_248_902_000),
-            who: name.map(|_| PersonId(Uuid::from_u128(1))),
+            actor: name.map(|_| PersonId(Uuid::from_u128(1))),
             name: name.map(str::to_owned),
             action: action.into(),
             subject: "128".into(),
@@ -482,7 +482,7 @@ async fn worker_page_shows_worker() {
 #[tokio::test]
 async fn audit_filters_by_address_and_expands_entries() {
     let fake = Fake::new(|world| world.long = true);
-    let page = get(&fake, "/audit?who=ada&action=review.commit&since=2026-11-21T08:15:02").await;
+    let page = get(&fake, "/audit?actor=ada&action=review.commit&since=2026-11-21T08:15:02").await;
     assert_eq!(page.status, 200);
     page.assert_contains(&[
         "<title>Audit · Gantry</title>",
@@ -492,8 +492,8 @@ async fn audit_filters_by_address_and_expands_entries() {
         "the application",
         "value=\"ada\"",
         "value=\"2026-11-21T08:15:02\"",
-        "href=\"/audit?who=gantry&amp;action=review.commit&amp;since=2026-11-21T08%3A15%3A02\"",
-        "href=\"/audit?who=ada&amp;action=review.commit&amp;since=2026-11-21T08%3A15%3A02&amp;before=1\"",
+        "href=\"/audit?actor=gantry&amp;action=review.commit&amp;since=2026-11-21T08%3A15%3A02\"",
+        "href=\"/audit?actor=ada&amp;action=review.commit&amp;since=2026-11-21T08%3A15%3A02&amp;before=1\"",
         "href=\"/api/v1/audit/export\"",
         "gantry audit verify",
         "&amp;check=0\"",
@@ -505,11 +505,16 @@ async fn audit_filters_by_address_and_expands_entries() {
         recorded(&fake)
     );
 
-    let wrong = get(&fake, "/audit?since=yesterday&who=ada").await;
+    let wrong = get(&fake, "/audit?since=yesterday&actor=ada").await;
     assert_eq!(wrong.status, 400);
-    wrong.assert_contains(&["is not a date", "id=\"audit-who\"", "value=\"ada\"", "Clear filter"]);
+    wrong.assert_contains(&[
+        "is not a date",
+        "id=\"audit-actor\"",
+        "value=\"ada\"",
+        "Clear filter",
+    ]);
     let none = Fake::new(|world| world.monitoring.entries.clear());
-    get(&none, "/audit?who=bo").await.assert_contains(&[
+    get(&none, "/audit?actor=bo").await.assert_contains(&[
         "No entry matches",
         "Show all ",
         "actor is “bo”",

@@ -74,7 +74,7 @@ async fn run_shows_input_and_surroundings() {
         "\"outcome\": \"failed\"",
     ]);
     get(&fake, "/runs/1006").await.assert_contains(&["href=\"/runs/1006/data\"", "3 values"]);
-    let gone = Fake::new(|world| (world.run.result, world.run.result_gone) = (None, true));
+    let gone = Fake::new(|world| (world.run.result, world.run.result_expired) = (None, true));
     get(&gone, "/runs/1006").await.assert_contains(&["no longer stored"]);
 }
 

@@ -43,7 +43,7 @@ impl AuditSource {
 #[serde(default, deny_unknown_fields)]
 pub struct AuditQuery {
     /// Name of the person who made the change. `gantry` selects Gantry's own changes.
-    pub who: String,
+    pub actor: String,
     /// Action, for example `review.commit`.
     pub action: String,
     /// Subject as the entry names it: a number or an id.
@@ -75,7 +75,7 @@ pub struct AuditEntry {
     /// Time of the action.
     pub at: At,
     /// The person who made the change, or null for Gantry itself.
-    pub who: Option<PersonId>,
+    pub actor: Option<PersonId>,
     /// Current name of the person.
     pub name: Option<String>,
     /// The action, for example `review.commit`.

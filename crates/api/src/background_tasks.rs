@@ -61,7 +61,7 @@ pub struct BackgroundTaskView {
     /// End of the last run that ended.
     pub ended: Option<At>,
     /// Duration of that run, in milliseconds.
-    pub took_ms: Option<u64>,
+    pub duration_ms: Option<u64>,
     /// Result of that run. Null if it failed.
     pub outcome: Option<String>,
     /// Reason of its failure. Null if it succeeded.

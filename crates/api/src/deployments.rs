@@ -307,7 +307,7 @@ pub struct NoderoleCheck {
     /// The end of the output, with secrets masked.
     pub detail: String,
     /// Duration of the last check, in milliseconds.
-    pub took_ms: u32,
+    pub duration_ms: u32,
     /// Time of the last result.
     pub checked: Option<At>,
     /// Time when the state last changed.

@@ -441,8 +441,8 @@ mod tests {
         let error = "color".parse::<Order<RunSort>>().unwrap_err().to_string();
         assert_eq!(
             error,
-            "unknown sort order \"color\". Valid orders: queued, -queued, state, -state, took, \
-             -took"
+            "unknown sort order \"color\". Valid orders: queued, -queued, state, -state, duration, \
+             -duration"
         );
         assert!("--name".parse::<Order<NodeSort>>().is_err());
     }

@@ -74,7 +74,7 @@ pub struct NodeStatus {
     /// Time of the last change of `alive`, or null if no health check ever reached the node.
     pub alive_since: Option<At>,
     /// Time of the last successful health check.
-    pub seen: Option<At>,
+    pub last_seen: Option<At>,
     /// Number of successive health checks that contradict `alive`. A report of the node counts as
     /// all but the last check that a change needs.
     pub contradicting: u32,
@@ -153,7 +153,7 @@ pub struct HealthCheckView {
     /// All addresses that were tried, in order. For a reused connection, its address.
     pub tried: Vec<TriedAddress>,
     /// Duration in milliseconds.
-    pub took_ms: u32,
+    pub duration_ms: u32,
     /// The worker that made the health check.
     pub by: String,
 }

@@ -99,7 +99,7 @@ pub struct PersonView {
     /// Whether the person has a password.
     pub password: bool,
     /// Time of the last request with a session or a token, rounded to the minute, or null.
-    pub seen: Option<At>,
+    pub last_seen: Option<At>,
     /// Time when the account was added.
     pub created: At,
 }
@@ -327,7 +327,7 @@ pub struct SessionView {
     /// Start of the session.
     pub since: At,
     /// Time of the last use, rounded to the minute.
-    pub seen: At,
+    pub last_seen: At,
     /// Latest end of the session.
     pub expires: At,
     /// The client's user agent.
@@ -341,7 +341,7 @@ sort! {
         /// Start of the session.
         Since "since" [Number, Text],
         /// Time of the last use.
-        Seen "seen" [Number, Text],
+        LastSeen "last_seen" [Number, Text],
     }
 }
 

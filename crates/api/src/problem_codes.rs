@@ -5,7 +5,6 @@ pub const TYPE_PREFIX: &str = "urn:gantry:problem:";
 
 /// Every code with its meaning.
 pub const CODES: &[(&str, &str)] = &[
-    ("answer_not_kept", "The first response with this idempotency key was too large to store."),
     ("audit_changed", "The audit differs from the last checkpoint."),
     ("author", "An author of a change can't review it."),
     ("bad_request", "The request line or the headers are invalid."),
@@ -34,6 +33,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("head_too_large", "The request line and the headers are too large."),
     ("in_blueprint", "The node is part of a blueprint. Propose the change."),
     ("in_person", "Only a session can do this, not a token."),
+    ("in_progress", "The first request with this idempotency key is still running."),
     ("internal", "Internal error. The server's log has the cause."),
     ("invalid", "The input is invalid."),
     ("key_of_another", "The idempotency key was used for another request."),
@@ -53,7 +53,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("no_passkey_request", "The request for a passkey expired."),
     ("no_totp", "The account has no authenticator app."),
     ("node_exists", "A node with this name exists."),
-    ("node_meant", "The desired state already has this node."),
+    ("node_in_desired_state", "The desired state already has this node."),
     ("nodes_refused", "Some of the nodes can't be added."),
     ("not_a_reviewer", "Only reviewers can do this."),
     ("not_approved", "Approvals are missing, or an objection is open."),
@@ -91,6 +91,7 @@ pub const CODES: &[(&str, &str)] = &[
     ("policy_moved", "The approval policy changed after the review was submitted."),
     ("proposal_open", "A proposal with edits is open."),
     ("refused", "The server can't process the request."),
+    ("response_not_stored", "The first response with this idempotency key was too large to store."),
     ("root_taken", "Another node has this root folder."),
     ("second_factor_needed", "The session lacks its second factor."),
     ("service", "Service accounts can't do this."),
@@ -123,12 +124,11 @@ pub const CODES: &[(&str, &str)] = &[
     ("too_slow", "The request timed out and may have taken effect."),
     ("totp_set", "The account already has an authenticator app."),
     ("unavailable", "Temporarily unavailable. Try again."),
-    ("under_way", "The first request with this idempotency key is still running."),
     ("unknown_outcome", "The change may have taken effect. Check before you try again."),
     ("unsupported", "The server does not support the media type."),
     ("unsupported_encoding", "The server does not support the content encoding."),
     ("version", "The proposal changed after you fetched it."),
-    ("version_wanted", "The version is missing."),
+    ("version_required", "The version is missing."),
     ("weak_password", "The password is too weak."),
 ];
 

@@ -123,7 +123,7 @@ sort! {
         /// Name of the state.
         State "state" [Text, Number],
         /// Duration. A run that has not ended counts as zero.
-        Durations "took" [Number, Number],
+        Durations "duration" [Number, Number],
     }
 }
 
@@ -229,7 +229,7 @@ pub struct RunView {
     /// Result of the run, also of a failed one. Null if it returned none or it is no longer stored.
     pub result: Option<Value>,
     /// Whether it returned a result that is no longer stored.
-    pub result_gone: bool,
+    pub result_expired: bool,
     /// Output: the difference between result and input.
     pub output: Option<Value>,
     /// All runs of the same step, newest first, at most 50.

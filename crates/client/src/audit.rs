@@ -33,7 +33,7 @@ pub enum Audit {
 pub struct AuditList {
     /// Name of a person, or gantry for Gantry itself
     #[arg(long, value_name = "NAME")]
-    who: Option<String>,
+    actor: Option<String>,
     /// Action, for example review.commit
     #[arg(long, value_name = "ACTION")]
     action: Option<String>,
@@ -72,7 +72,7 @@ pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
     match command {
         Audit::List(args) => {
             let query = Query::default()
-                .with("who", &args.who)
+                .with("actor", &args.actor)
                 .with("action", &args.action)
                 .with("subject", &args.subject)
                 .with("source", &args.source);

@@ -46,7 +46,7 @@ fn background_task_list() -> List {
             ("PROCESS", |v, _| word(&v["process"], "name")),
             ("PERIOD", |v, _| v["period_ms"].as_u64().map(period).unwrap_or_default()),
             ("LAST RUN", |v, o| o.time(&v["started"])),
-            ("DURATION", |v, _| v["took_ms"].as_u64().map(duration).unwrap_or_default()),
+            ("DURATION", |v, _| v["duration_ms"].as_u64().map(duration).unwrap_or_default()),
             ("RESULT", |v, _| match v["running"] == Value::Bool(true) {
                 true => "running".to_owned(),
                 false => word(v, if v["error"].is_null() { "outcome" } else { "error" }),

@@ -182,7 +182,7 @@ pub(crate) fn run(
             contexts.current = Some(name.clone());
             contexts.write(&path)?;
             output.either(
-                &json!({"context": name, "server": address.to_string(), "who": who}),
+                &json!({"context": name, "server": address.to_string(), "account": who}),
                 &format!("Context {name} is now in use: {address}, as {who}."),
             )
         }
@@ -195,7 +195,7 @@ pub(crate) fn run(
             contexts.contexts.insert(name.clone(), Context { key, ..context });
             contexts.write(&path)?;
             output.either(
-                &json!({"context": name, "server": address.to_string(), "who": who}),
+                &json!({"context": name, "server": address.to_string(), "account": who}),
                 &format!("Context {name}: {address}, as {who}."),
             )
         }

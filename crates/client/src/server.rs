@@ -4,7 +4,7 @@
 //! once. PUT, PATCH and DELETE have no key and are sent once; most of them name a version.
 //!
 //! Invariants:
-//! * After a response, the client retries only if the server asks for it: 429, 503, or `under_way`.
+//! * After a response, the client retries only if the server asks for it: 429, 503, or `in_progress`.
 //!   `Retry-After` has the delay. If the outcome is unknown, a person must check.
 //! * With a time limit ([`Server::until`]), no request, wait or retry exceeds it.
 
@@ -277,7 +277,7 @@ impl Server {
                 // The change may have taken effect. A retry could repeat it.
                 (_, Some(UNKNOWN_OUTCOME)) => None,
                 (429 | 503, _) => retry_after,
-                (_, Some("under_way")) => retry_after.or(Some(IN_PROGRESS_DELAY)),
+                (_, Some("in_progress")) => retry_after.or(Some(IN_PROGRESS_DELAY)),
                 _ => None,
             };
         let failure = match problem {

@@ -48,7 +48,7 @@ fn view(row: BackgroundTaskRow) -> Result<BackgroundTaskView, Problem> {
         running: row.due_at.is_none(),
         started: row.started_at.map(at),
         ended: row.ended_at.map(at),
-        took_ms: row.took_ms.map(i64::unsigned_abs),
+        duration_ms: row.duration_ms.map(i64::unsigned_abs),
         outcome: row.outcome,
         error: row.error,
         failures: row.failures.unsigned_abs(),

@@ -47,7 +47,7 @@ pub enum Stage {
     /// The noderoles that are added, removed or re-run.
     Bind,
     /// The deployments of nodes.
-    Place,
+    Move,
     /// The edges between noderoles.
     Order,
     /// Whether the proposal can be submitted.
@@ -244,7 +244,7 @@ fn stage_of(code: &str) -> Stage {
         "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed"
         | "barrier" | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
         "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed"
-        | "not_empty" | "root_deployment" | "too_low" => Stage::Place,
+        | "not_empty" | "root_deployment" | "too_low" => Stage::Move,
         "cycle" | "circle" => Stage::Order,
         "policy" => Stage::Check,
         _ => Stage::Edits,
@@ -421,7 +421,7 @@ impl ReportInput<'_> {
     }
 
     fn moves(&self) -> StageReport {
-        let mut report = StageReport::new(Stage::Place);
+        let mut report = StageReport::new(Stage::Move);
         let machines = self.skeleton.nodes.values().filter(|node| !node.phantom).count();
         let deployments = many(self.skeleton.deployments.len(), "deployment");
         report.did.push(Line::new(

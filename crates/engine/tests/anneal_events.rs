@@ -31,7 +31,7 @@ fn step(n: u128, state: StepState) -> Step {
         rank: n as u32,
         join: Join::default(),
         destructive: false,
-        instant: false,
+        immediate: false,
         skipped: false,
         needs: Needs::Alive,
         retries: 0,
@@ -412,7 +412,7 @@ fn rerun_blocks_waiting_but_not_active_children() {
 /// without the barrier.
 #[test]
 fn barrier_propagates_reruns_and_errors() {
-    let barrier = || Step { instant: true, ..step(2, Active) };
+    let barrier = || Step { immediate: true, ..step(2, Active) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
     let rerun = || Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice };
     for order in [[1, 3], [3, 1]] {
@@ -440,7 +440,7 @@ fn barrier_propagates_reruns_and_errors() {
 
 #[test]
 fn node_down_and_up_in_each_state() {
-    // (destructive, needs, instant) and the new state for each of: BLOCKED TODO TRANSITION ACTIVE
+    // (destructive, needs, immediate) and the new state for each of: BLOCKED TODO TRANSITION ACTIVE
     // ERROR
     let table = [
         ((false, Needs::Alive, false), [Blocked, Todo, Todo, Todo, Todo]),
@@ -448,10 +448,10 @@ fn node_down_and_up_in_each_state() {
         ((false, Needs::Any, false), [Blocked, Todo, Transition, Active, Error]),
         ((false, Needs::Dead, false), [Blocked, Todo, Transition, Active, Error]),
     ];
-    for ((destructive, needs, instant), row) in table {
+    for ((destructive, needs, immediate), row) in table {
         for (state, expected) in StepState::ALL.into_iter().zip(row) {
             let mut world =
-                world(vec![Step { destructive, needs, instant, ..step(1, state) }], &[]);
+                world(vec![Step { destructive, needs, immediate, ..step(1, state) }], &[]);
             let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
             world.take(&down);
             let now = &world.steps[&id(1)].progress;
@@ -477,7 +477,7 @@ fn dead_node_resets_only_own_steps() {
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (3, 5, Hard)];
     let steps = vec![
         step(1, Active),
-        Step { instant: true, ..step(2, Active) },
+        Step { immediate: true, ..step(2, Active) },
         step(3, Active),
         elsewhere(4, Active),
         elsewhere(5, Todo),
@@ -516,7 +516,7 @@ fn returned_node_resumes_or_reruns_steps() {
         failed.progress.applied = Some(NOW);
         let steps = vec![
             step(1, Active),
-            Step { instant: true, ..step(2, Active) },
+            Step { immediate: true, ..step(2, Active) },
             step(3, Active),
             failed,
         ];
@@ -547,7 +547,7 @@ fn commit_places_new_steps_in_one_pass() {
     let steps = vec![
         step(1, Active),
         Step { skipped: true, ..fresh(2) },
-        Step { instant: true, ..fresh(3) },
+        Step { immediate: true, ..fresh(3) },
         fresh(4),
         fresh(5),
         step(6, Todo),
@@ -595,7 +595,7 @@ fn inconsistent_world_is_reported() {
 fn failed_check_blocks_dependents_until_it_passes() {
     let make = |n, state| step(n, state);
     let mut barrier = make(2, Active);
-    barrier.instant = true;
+    barrier.immediate = true;
     let mut world =
         world(vec![make(1, Active), barrier, make(3, Active)], &[(1, 2, Hard), (2, 3, Hard)]);
     let failed = Event::CheckFailed { reason: "down".into(), rerun: false };

@@ -39,7 +39,7 @@ struct Drawn {
     need: JoinNeed,
     after: JoinAfter,
     destructive: bool,
-    instant: bool,
+    immediate: bool,
     needs: Needs,
     exclusive: bool,
     freezes: bool,
@@ -91,7 +91,7 @@ fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
             after,
             needs,
             retries,
-            (destructive, instant, exclusive, freezes, budget, late),
+            (destructive, immediate, exclusive, freezes, budget, late),
         )| {
             let parents: Vec<_> =
                 parents.into_iter().filter(|(parent, _)| *parent < index).collect();
@@ -109,7 +109,7 @@ fn drawn(index: usize) -> impl Strategy<Value = Drawn> {
                 need,
                 after,
                 destructive,
-                instant,
+                immediate,
                 needs,
                 exclusive,
                 freezes,
@@ -259,7 +259,7 @@ impl Cluster {
                 rank: self.rank(*index),
                 join: Join::default(),
                 destructive: drawn.destructive,
-                instant: drawn.instant,
+                immediate: drawn.immediate,
                 skipped: false,
                 needs: drawn.needs,
                 retries: drawn.retries,
@@ -400,7 +400,7 @@ impl Cluster {
         let passes = |id: &StepId| {
             let step = &self.world.steps[id];
             moved.contains(id)
-                || ((step.instant || step.skipped) && step.progress.state == StepState::Blocked)
+                || ((step.immediate || step.skipped) && step.progress.state == StepState::Blocked)
         };
         // While only some parents of a step are loaded, it may seem to move although it does not.
         let beside = |id: &StepId| {
@@ -463,7 +463,7 @@ impl Cluster {
             assert!(near, "{change:?} reached {}", delta.step);
             assert_eq!(was.progress.generation, is.progress.generation);
             assert_eq!(was.progress.failures, is.progress.failures);
-            let instant = was.instant || was.skipped;
+            let immediate = was.immediate || was.skipped;
             match (was.progress.state, is.progress.state) {
                 (StepState::Transition, now) => {
                     assert_eq!(now, StepState::Transition, "others leave a running step alone")
@@ -473,7 +473,7 @@ impl Cluster {
                 (StepState::Active, now) => {
                     assert_eq!(now, StepState::Blocked);
                     assert!(
-                        instant || erred,
+                        immediate || erred,
                         "{change:?}: an ACTIVE step moved although nothing failed"
                     );
                     assert!(!is.is_final());
@@ -481,7 +481,7 @@ impl Cluster {
                 }
                 (_, StepState::Active) => {
                     assert!(
-                        instant
+                        immediate
                             || (was.progress.applied == Some(was.progress.generation)
                                 && was.progress.cause.is_none())
                     );
@@ -1058,7 +1058,7 @@ proptest! {
         }
         for step in cluster.world.steps.values() {
             prop_assert!(step.is_converged(), "{} is {}", step.id, step.progress.state);
-            prop_assert_eq!(runs.get(&step.id).copied().unwrap_or(0), usize::from(!step.instant));
+            prop_assert_eq!(runs.get(&step.id).copied().unwrap_or(0), usize::from(!step.immediate));
         }
     }
 }
@@ -1118,13 +1118,13 @@ fn settling_is_bounded_and_resumable() {
     let wide = BATCH + BATCH / 2;
     let id = |n: usize| StepId(Uuid::from_u128(n as u128 + 1));
     let node = node_id(0);
-    let make = |n: usize, rank: u32, instant: bool, state: StepState, pending: u32| Step {
+    let make = |n: usize, rank: u32, immediate: bool, state: StepState, pending: u32| Step {
         id: id(n),
         node,
         rank,
         join: Join::default(),
         destructive: false,
-        instant,
+        immediate,
         skipped: false,
         needs: Needs::Alive,
         retries: 0,

@@ -841,6 +841,21 @@ fn rebound_noderole_starts_fresh() {
 }
 
 #[test]
+fn rebinding_without_data_is_no_change() {
+    let mut world = tiers();
+    let again = [unbind(2, "app", false), bind(WEB, 2, "app")];
+    assert_eq!(world.effects(&again), Effects::default());
+    let data = Edit::SetNoderoleData(edit::SetNoderoleData {
+        node: node(2),
+        noderole: NoderoleKey::first(name("app")),
+        data: json!({"port": 1}),
+    });
+    world.commit(&[data]);
+    let effects = world.effects(&again);
+    assert_eq!((effects.unbound.len(), effects.bound.len()), (1, 1), "its data are lost");
+}
+
+#[test]
 fn slice_rerun_includes_descendants_in_deployment() {
     let mut world = tiers();
     world.commit(&[bind(SYSTEM, 4, "db"), bind(WEB, 3, "top")]);
@@ -1115,7 +1130,7 @@ fn every_report_stage_has_content_without_changes() {
         Stage::Catalog,
         Stage::Edits,
         Stage::Bind,
-        Stage::Place,
+        Stage::Move,
         Stage::Order,
         Stage::Check,
         Stage::Lint,
@@ -1144,8 +1159,8 @@ fn every_report_stage_has_content_without_changes() {
         (&[Subject::Noderole(top)][..], &[1].into())
     );
     assert_eq!(of(Stage::Bind).blocked_by[0].edits, [2].into(), "what is needed can't go");
-    assert_eq!(of(Stage::Place).blocked_by[0].edits, [3].into(), "a sibling's node");
-    assert_eq!(of(Stage::Place).will_do[0].about, [Subject::Node(node(4))]);
+    assert_eq!(of(Stage::Move).blocked_by[0].edits, [3].into(), "a sibling's node");
+    assert_eq!(of(Stage::Move).will_do[0].about, [Subject::Node(node(4))]);
     assert_eq!(of(Stage::Check).blocked_by[0].edits, [2, 3].into());
     let begins = &of(Stage::Order).will_do[0];
     assert_eq!(
@@ -1205,7 +1220,7 @@ fn browser_lift_equals_server_and_predicts_drop() {
         of("rival").illegal
     );
     assert_eq!(
-        (of("app").added, of("app").brings[0].why.as_str()),
+        (of("app").added, of("app").also_added[0].why.as_str()),
         (2, "required by app, implicit")
     );
     assert_eq!(of("app").moves, ["Node n3 moves from system to web"]);

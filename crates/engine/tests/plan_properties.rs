@@ -797,9 +797,16 @@ proptest! {
         world.check()?;
         let documents = changes(&before.root(), &world.blueprint.root());
         prop_assert!(!effects.is_empty() || documents.is_empty(), "nothing differs without an effect");
-        // Data, connections and hints may be set to their old values, and no document contains the
-        // policy.
+        // Data, connections and hints may be set to their old values, also of a noderole that was
+        // bound again, and no document contains the policy.
+        let is_set = |id: NoderoleId| {
+            let data = effects.noderole_data.iter().map(|d| d.noderole.id(d.node));
+            data.chain(effects.reruns.iter().map(|r| r.noderole.id(r.node))).any(|set| set == id)
+        };
         let only_set = Effects {
+            bound: effects.bound.iter().filter(|b| is_set(b.id)).cloned().collect(),
+            unbound: effects.unbound.iter().filter(|u| is_set(u.id)).cloned().collect(),
+            reruns: effects.reruns.iter().filter(|r| effects.bound.iter().any(|b| b.id == r.noderole.id(r.node))).cloned().collect(),
             policy: effects.policy.clone(),
             role_data: effects.role_data.clone(),
             noderole_data: effects.noderole_data.clone(),
@@ -1140,7 +1147,7 @@ fn dropped(
         legal: Vec::new(),
         illegal: Vec::new(),
         unknown: Vec::new(),
-        brings: Vec::new(),
+        also_added: Vec::new(),
         moves: Vec::new(),
         added: 0,
         wave: None,
@@ -1183,20 +1190,21 @@ fn dropped(
         levels.insert(bound.id, above.map_or(0, |level| level + 1));
         let Why::Required { by, implicit, .. } = &bound.why else { continue };
         let why = format!("required by {by}{}", if *implicit { ", implicit" } else { "" });
-        let known = told.brings.iter().position(|b| b.role == bound.noderole.role && b.why == why);
+        let known =
+            told.also_added.iter().position(|b| b.role == bound.noderole.role && b.why == why);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
-            told.brings.push(engine::plan::lift::AddedRole {
+            told.also_added.push(engine::plan::lift::AddedRole {
                 role,
                 nodes: Vec::new(),
                 count: 0,
                 why,
             });
-            told.brings.len() - 1
+            told.also_added.len() - 1
         });
-        told.brings[at].count += 1;
-        if told.brings[at].nodes.len() < 8 {
-            told.brings[at].nodes.push(short(bound.node));
+        told.also_added[at].count += 1;
+        if told.also_added[at].nodes.len() < 8 {
+            told.also_added[at].nodes.push(short(bound.node));
         }
     }
     let own =

@@ -59,7 +59,7 @@ pub struct BackgroundTaskRow {
     /// Start of the current or last run.
     pub started_at: Option<OffsetDateTime>,
     pub ended_at: Option<OffsetDateTime>,
-    pub took_ms: Option<i64>,
+    pub duration_ms: Option<i64>,
     pub outcome: Option<String>,
     pub error: Option<String>,
     pub failures: i32,

@@ -347,7 +347,7 @@ CREATE OR REPLACE FUNCTION guard_with_credential_hold() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 DECLARE
   who person;
-  named uuid := (to_jsonb(NEW) ->> CASE TG_TABLE_NAME WHEN 'deployment' THEN 'held_by'
+  named uuid := (to_jsonb(NEW) ->> CASE TG_TABLE_NAME WHEN 'deployment' THEN 'on_hold_by'
     WHEN 'worker' THEN 'drain_by' ELSE 'unavailable_by' END)::uuid;
   place uuid := CASE TG_TABLE_NAME WHEN 'deployment' THEN NEW.id
     ELSE (to_jsonb(NEW) ->> 'deployment_id')::uuid END;
@@ -372,11 +372,11 @@ BEGIN
   RETURN NEW;
 END $$;
 -- The commit that removes a deployment ends its hold without an operator.
-CREATE TRIGGER guard_with_credential BEFORE UPDATE OF held_by, held_at, held_reason ON deployment
-  FOR EACH ROW
+CREATE TRIGGER guard_with_credential BEFORE UPDATE OF on_hold_by, on_hold_since, on_hold_reason
+  ON deployment FOR EACH ROW
   WHEN (NEW.removed_in IS NULL
-    AND (NEW.held_by, NEW.held_at, NEW.held_reason) IS DISTINCT FROM (OLD.held_by, OLD.held_at,
-      OLD.held_reason))
+    AND (NEW.on_hold_by, NEW.on_hold_since, NEW.on_hold_reason)
+      IS DISTINCT FROM (OLD.on_hold_by, OLD.on_hold_since, OLD.on_hold_reason))
   EXECUTE FUNCTION guard_with_credential_hold();
 CREATE TRIGGER guard_with_credential_priority BEFORE UPDATE OF priority ON deployment FOR EACH ROW
   WHEN (NEW.removed_in IS NULL AND NEW.priority <> OLD.priority)

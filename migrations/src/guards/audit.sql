@@ -87,7 +87,7 @@ SET search_path = pg_catalog, public, pg_temp AS $$
        WHEN 'node' THEN ARRAY['id', 'fqdn', 'removed_in', 'transport', 'address', 'connection',
          'hints', 'description', 'macs',
                               'serial', 'available', 'unavailable_by', 'unavailable_reason']
-       WHEN 'deployment' THEN ARRAY['id', 'name', 'held_by', 'held_at', 'held_reason', 'priority']
+       WHEN 'deployment' THEN ARRAY['id', 'name', 'on_hold_by', 'on_hold_since', 'on_hold_reason', 'priority']
        WHEN 'worker' THEN ARRAY['id', 'name', 'drain_by', 'drain_since', 'drain_reason']
        WHEN 'totp' THEN ARRAY['person_id', 'created_at', 'confirmed_at']
        WHEN 'passkey' THEN ARRAY['id', 'person_id', 'name', 'rp_id', 'origin', 'credential',
@@ -186,8 +186,8 @@ CREATE TRIGGER guard_audit_change AFTER DELETE
     available, unavailable_by,
                unavailable_reason ON node
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', '');
-CREATE TRIGGER guard_audit AFTER UPDATE OF held_by, held_at, held_reason, priority ON deployment
-  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'held_by');
+CREATE TRIGGER guard_audit AFTER UPDATE OF on_hold_by, on_hold_since, on_hold_reason, priority ON deployment
+  FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'on_hold_by');
 CREATE TRIGGER guard_audit AFTER UPDATE OF drain_by, drain_since, drain_reason ON worker
   FOR EACH ROW EXECUTE FUNCTION guard_audit_row('id', 'drain_by');
 CREATE TRIGGER guard_audit AFTER UPDATE OF epoch ON head FOR EACH ROW

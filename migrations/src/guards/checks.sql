@@ -48,9 +48,9 @@ BEGIN
         WHEN OLD.due_at > now() THEN 'is leased before it is due'
         WHEN NOT EXISTS (SELECT FROM worker w WHERE w.id = NEW.worker_id AND w.phase = 'confirmed'
           AND w.lease_until > now()) THEN 'is leased by a worker that is not confirmed' END
-    WHEN NOT recorded AND (NEW.state, NEW.failures, NEW.reran, NEW.detail, NEW.took_ms,
+    WHEN NOT recorded AND (NEW.state, NEW.failures, NEW.reran, NEW.detail, NEW.duration_ms,
         NEW.generation, NEW.changed_at, NEW.passes_until)
-      IS DISTINCT FROM (OLD.state, OLD.failures, OLD.reran, OLD.detail, OLD.took_ms,
+      IS DISTINCT FROM (OLD.state, OLD.failures, OLD.reran, OLD.detail, OLD.duration_ms,
         OLD.generation, OLD.changed_at, OLD.passes_until) THEN 'has a result without a check'
     WHEN recorded THEN CASE
         WHEN OLD.worker_id IS NULL OR OLD.due_at < now() THEN 'has a result without a lease'

@@ -213,7 +213,7 @@ CREATE TRIGGER guard_password_first BEFORE INSERT OR DELETE ON scoped_grant FOR 
   EXECUTE FUNCTION guard_password_first();
 CREATE TRIGGER guard_password_first BEFORE UPDATE OF confirmed_by ON access_change FOR EACH ROW
   EXECUTE FUNCTION guard_password_first();
-CREATE TRIGGER guard_password_first BEFORE UPDATE OF held_by, held_at, held_reason,
+CREATE TRIGGER guard_password_first BEFORE UPDATE OF on_hold_by, on_hold_since, on_hold_reason,
   priority ON deployment
   FOR EACH ROW EXECUTE FUNCTION guard_password_first();
 CREATE TRIGGER guard_password_first BEFORE UPDATE OF available ON node FOR EACH ROW

@@ -23,7 +23,7 @@ DECLARE
   holder uuid;
 BEGIN
   WHILE at IS NOT NULL LOOP
-    SELECT d.parent, d.held_by INTO at, holder FROM public.deployment d
+    SELECT d.parent, d.on_hold_by INTO at, holder FROM public.deployment d
       WHERE d.id OPERATOR(pg_catalog.=) at;
     IF holder IS NOT NULL THEN
       RETURN true;

@@ -9,11 +9,11 @@ CREATE TABLE deployment (
   doc          bytea       NOT NULL REFERENCES object,
   head_no      bigint      NOT NULL REFERENCES blueprint,
   removed_in   bigint REFERENCES blueprint,
-  held_by      uuid REFERENCES person,
-  held_at      timestamptz,
-  held_reason  text,
+  on_hold_by   uuid REFERENCES person,
+  on_hold_since timestamptz,
+  on_hold_reason text,
   priority     int         NOT NULL DEFAULT 0 CHECK (priority >= -100 AND priority <= 100),
-  CONSTRAINT deployment_hold_is_whole CHECK ((held_by IS NULL) = (held_at IS NULL)),
+  CONSTRAINT deployment_hold_is_whole CHECK ((on_hold_by IS NULL) = (on_hold_since IS NULL)),
   CONSTRAINT deployment_is_not_its_parent CHECK (parent <> id),
   CONSTRAINT deployment_system_is_root CHECK (system = (parent IS NULL))
 );
@@ -27,9 +27,9 @@ COMMENT ON COLUMN deployment.phantom IS
 COMMENT ON COLUMN deployment.head_no IS
   'The blueprint that last changed the document of this deployment or of one of its nodes.';
 COMMENT ON COLUMN deployment.removed_in IS 'The blueprint that removed the deployment.';
-COMMENT ON COLUMN deployment.held_by IS
+COMMENT ON COLUMN deployment.on_hold_by IS
   'The person who put the deployment on hold. A deployment on hold starts no runs. Progress, like '
-  'held_at and held_reason.';
+  'on_hold_since and on_hold_reason.';
 COMMENT ON COLUMN deployment.priority IS
   'Progress, set by an operator. A claim adds it to the priority of each step in the deployment.';
 ALTER TABLE scoped_grant ADD CONSTRAINT scoped_grant_deployment_id_fkey

@@ -139,7 +139,7 @@ CREATE TABLE health_check (
   attempts       jsonb       NOT NULL DEFAULT '[]'
       CHECK (jsonb_typeof(attempts) = 'array' AND jsonb_array_length(attempts) <= 8),
   detail         text        NOT NULL DEFAULT '' CHECK (length(detail) <= 2000),
-  took_ms        int         NOT NULL CHECK (took_ms >= 0),
+  duration_ms        int         NOT NULL CHECK (duration_ms >= 0),
   by             text        NOT NULL,
   connection_no  int         NOT NULL DEFAULT 0 CHECK (connection_no >= 0),
   PRIMARY KEY (node_id, at)

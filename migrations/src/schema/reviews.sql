@@ -170,7 +170,7 @@ CREATE TABLE replan (
   moved             text[]      NOT NULL DEFAULT '{}',
   refused           jsonb       NOT NULL DEFAULT '[]' CHECK (jsonb_typeof(refused) = 'array'),
   at                timestamptz NOT NULL DEFAULT now(),
-  CONSTRAINT replan_came_to_one CHECK ((after_id IS NULL) = (refused <> '[]')),
+  CONSTRAINT replan_has_one_outcome CHECK ((after_id IS NULL) = (refused <> '[]')),
   CONSTRAINT replan_is_newer CHECK (before_id < after_id),
   CONSTRAINT replan_after FOREIGN KEY (after_id, proposal_id) REFERENCES review(id, proposal_id),
   CONSTRAINT replan_before FOREIGN KEY (before_id, proposal_id) REFERENCES review(id, proposal_id),

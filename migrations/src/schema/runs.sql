@@ -168,7 +168,7 @@ CREATE TABLE role_check (
   failures    int         NOT NULL DEFAULT 0 CHECK (failures >= 0),
   reran       boolean     NOT NULL DEFAULT false,
   detail      text        NOT NULL DEFAULT '' CHECK (length(detail) <= 2000),
-  took_ms     int         NOT NULL DEFAULT 0 CHECK (took_ms >= 0),
+  duration_ms     int         NOT NULL DEFAULT 0 CHECK (duration_ms >= 0),
   checked_at  timestamptz,
   changed_at  timestamptz,
   passes_until timestamptz    NOT NULL DEFAULT now(),
@@ -249,7 +249,7 @@ CREATE TABLE run (
 );
 CREATE INDEX run_blueprint ON run (blueprint_number, id);
 CREATE INDEX run_by_state ON run (coalesce(outcome, state), id);
-CREATE INDEX run_by_took ON run (
+CREATE INDEX run_by_duration ON run (
     coalesce((extract(epoch FROM ended_at - started_at) * 1000000)::bigint, -1), id);
 CREATE INDEX run_concurrency_group ON run (concurrency_group_id, id DESC);
 CREATE INDEX run_ended_at ON run (ended_at, id) WHERE ended_at IS NOT NULL;

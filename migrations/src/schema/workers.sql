@@ -49,7 +49,7 @@ CREATE TABLE background_task (
   period_ms     bigint      NOT NULL CHECK (period_ms >= 0),
   started_at    timestamptz,
   ended_at      timestamptz,
-  took_ms       bigint      CHECK (took_ms >= 0),
+  duration_ms       bigint      CHECK (duration_ms >= 0),
   outcome       text        CHECK (char_length(outcome) <= 500),
   error         text        CHECK (char_length(error) <= 500),
   failures      int         NOT NULL DEFAULT 0 CHECK (failures >= 0),
@@ -63,7 +63,7 @@ COMMENT ON COLUMN background_task.process_id IS
   'Generated at each start of the process. Without a foreign key, because servers have no row.';
 COMMENT ON COLUMN background_task.started_at IS 'The start of the current or last run.';
 COMMENT ON COLUMN background_task.ended_at IS
-  'The end of the last run. took_ms, outcome and error belong to the same run.';
+  'The end of the last run. duration_ms, outcome and error belong to the same run.';
 COMMENT ON COLUMN background_task.failures IS 'Failed runs since the last success.';
 COMMENT ON COLUMN background_task.due_at IS 'The start of the next run. NULL during a run.';
 COMMENT ON COLUMN background_task.lease_until IS

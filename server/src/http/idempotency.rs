@@ -120,7 +120,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Handling, Refusal> 
         Claimed::Completed(kept) => Ok(Handling::Answer(again(kept))),
         Claimed::UnderWay(seconds) => {
             let problem = Problem::conflict(
-                "under_way",
+                "in_progress",
                 "A request with this idempotency key is still running. Send it again later to get \
                  its response.",
             );
@@ -193,7 +193,7 @@ fn again(kept: StoredResponse) -> Response {
         ))
         .into_response(),
         Err(OmitReason::TooLarge) => Refusal(Problem::conflict(
-            "answer_not_kept",
+            "response_not_stored",
             "The first request with this key succeeded, but its response was too large to store. \
              Fetch the result with a GET request.",
         ))

@@ -12,13 +12,13 @@ use axum::response::{IntoResponse, Response};
 use engine::Hash;
 use include_dir::{Dir, DirEntry};
 
-#[cfg(feature = "carried-site")]
+#[cfg(feature = "embedded-site")]
 fn inside() -> Option<&'static Dir<'static>> {
-    static SITE: Dir<'static> = include_dir::include_dir!("$GANTRY_CARRIED_SITE");
+    static SITE: Dir<'static> = include_dir::include_dir!("$GANTRY_EMBEDDED_SITE");
     Some(&SITE)
 }
 
-#[cfg(not(feature = "carried-site"))]
+#[cfg(not(feature = "embedded-site"))]
 fn inside() -> Option<&'static Dir<'static>> {
     None
 }

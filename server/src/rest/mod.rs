@@ -105,7 +105,7 @@ pub(crate) fn agreed(headers: &HeaderMap, version: Option<i32>) -> Result<i32, P
         )),
         (None, None) => Err(Problem::new(
             428,
-            "version_wanted",
+            "version_required",
             "Version required",
             "Send the version of the proposal that you fetched: If-Match: \"3\", or {\"version\": \
              3} in the body. The version protects changes by other people.",

@@ -163,7 +163,7 @@ async fn change(
     let on = version(&headers)?.ok_or_else(|| {
         Problem::new(
             428,
-            "version_wanted",
+            "version_required",
             "Version required",
             "Send the ETag of the node that you fetched: If-Match: \"3\". The version protects \
              changes by other people.",

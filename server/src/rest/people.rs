@@ -136,7 +136,7 @@ async fn change_grants(
         actor.require(Permission::Admin)?;
         return Err(Refusal(Problem::new(
             428,
-            "version_wanted",
+            "version_required",
             "Version required",
             "Send the ETag of the person that you fetched: If-Match: \"3\". The version protects \
              changes by other admins.",

@@ -113,7 +113,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         .iter()
         .filter_map(|s| s["stage"].as_str())
         .collect();
-    assert_eq!(stages, ["catalog", "edits", "bind", "place", "order", "check", "lint"]);
+    assert_eq!(stages, ["catalog", "edits", "bind", "move", "order", "check", "lint"]);
     assert!(
         report["stages"][2]["will_do"][0]["what"]
             .as_str()
@@ -280,7 +280,7 @@ pub(super) async fn working(server: &TestServer, jigs: &[&str]) -> WorkerId {
 }
 
 /// Commits, claims and leases a step. Returns the run and its worker.
-pub(super) async fn under_way(server: &TestServer) -> (RunId, WorkerId) {
+pub(super) async fn in_progress(server: &TestServer) -> (RunId, WorkerId) {
     let node = committed(server).await;
     let worker = working(server, &["noop"]).await;
     store::runs::set_node_alive(server.db.owner(), node, true).await.expect("a node");
@@ -296,7 +296,7 @@ pub(super) async fn under_way(server: &TestServer) -> (RunId, WorkerId) {
 #[tokio::test]
 async fn growing_log_is_streamed_and_downloaded() {
     let server = TestServer::new().await;
-    let (run, worker) = under_way(&server).await;
+    let (run, worker) = in_progress(&server).await;
     let cookie = server.cookie().await;
     let mut tab = StreamClient::open(&server, &cookie, &format!("topics=run:{run}"), "").await;
     let length = |live: Live| match live {
@@ -473,7 +473,7 @@ async fn catalog_is_paged() {
 #[tokio::test]
 async fn cancel_requires_permission() {
     let server = TestServer::new().await;
-    let (run, _) = under_way(&server).await;
+    let (run, _) = in_progress(&server).await;
     let eve = NewPerson::human("eve", [Permission::Viewer]);
     let eve = server.people.create_person(None, &eve).await.expect("a person");
     let (ada, eve) = (server.cookie().await, server.cookie_for(eve).await);

@@ -395,7 +395,7 @@ async fn version_in_if_match_needs_no_body() {
     let refused = discard(None).await;
     assert_eq!(
         (refused.status.as_u16(), refused.problem()["code"].as_str()),
-        (428, Some("version_wanted"))
+        (428, Some("version_required"))
     );
     let tag = server.send_get(place, &ada).await.header(header::ETAG).to_owned();
     let done = discard(Some(&tag)).await;

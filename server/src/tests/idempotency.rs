@@ -102,7 +102,10 @@ async fn abandoned_claim_expires() {
     // The state after a server was killed between the work and storing its response.
     server.sql("UPDATE idempotency SET status = NULL, headers = NULL, body = NULL").await;
     let early = server.keyed(path, &ada, "k", held.clone()).await;
-    assert_eq!((early.status.as_u16(), early.problem()["code"].as_str()), (409, Some("under_way")));
+    assert_eq!(
+        (early.status.as_u16(), early.problem()["code"].as_str()),
+        (409, Some("in_progress"))
+    );
     assert!(early.header(header::RETRY_AFTER).parse::<u32>().is_ok_and(|seconds| seconds > 0));
     server.sql("UPDATE idempotency SET claimed_until = now() - interval '1 second'").await;
     let later = server.keyed(path, &ada, "k", held.clone()).await;

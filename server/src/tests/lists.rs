@@ -15,7 +15,7 @@ async fn unknown_sort_order_is_rejected() {
     let ada = server.cookie().await;
     for (path, known) in [
         ("nodes", "name, -name, state, -state, deployment, -deployment"),
-        ("runs", "queued, -queued, state, -state, took, -took"),
+        ("runs", "queued, -queued, state, -state, duration, -duration"),
         ("reviews", "submitted, -submitted, title, -title"),
         (
             "deployments",
@@ -27,7 +27,7 @@ async fn unknown_sort_order_is_rejected() {
         ("pending", "since, -since"),
         ("steps", "id, -id"),
         ("tokens", "valid, -valid, created, -created, name, -name"),
-        ("me/sessions", "since, -since, seen, -seen"),
+        ("me/sessions", "since, -since, last_seen, -last_seen"),
         ("nodes/n1.house.example.com/health-checks", "at, -at"),
         ("nodes/n1.house.example.com/results", "run, -run"),
         ("nodes/n1.house.example.com/noderoles", "order, -order"),
@@ -191,7 +191,7 @@ async fn cursor_of_other_sort_order_is_rejected() {
         ("nodes?sort=state&after=state~-0~-a.b.c", "nodes?sort=-state&after=state~-0~-a.b.c"),
         ("nodes?after=zzz.example.com", "nodes?after=%F0%9F%98%80"),
         ("nodes?after=n1.house.example.com", "nodes?sort=-name&after=n1.house.example.com"),
-        ("runs?before=7", "runs?sort=took&before=7"),
+        ("runs?before=7", "runs?sort=duration&before=7"),
         ("reviews?sort=title&before=title~-a~-7", "reviews?before=title~-a~-7"),
         ("roles?after=name~-a~-b", "roles?after=a"),
         ("imports?before=7", "imports?before=x"),
@@ -202,7 +202,7 @@ async fn cursor_of_other_sort_order_is_rejected() {
             "audit?since=1970-01-01T00:00:00Z&before=2720000000000000",
         ),
         ("tokens?sort=name&before=name~-a~-b", "tokens?before=7"),
-        ("me/sessions?before=-since~-7~-a", "me/sessions?sort=seen&before=-since~-7~-a"),
+        ("me/sessions?before=-since~-7~-a", "me/sessions?sort=last_seen&before=-since~-7~-a"),
         (
             "nodes/n1.house.example.com/health-checks?before=7",
             "nodes/n1.house.example.com/health-checks?sort=at&before=7",

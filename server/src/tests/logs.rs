@@ -8,7 +8,7 @@ use sqlx::postgres::PgPoolOptions;
 use sqlx::{Executor as _, PgPool};
 use store::runs::{LogPosition, RunEnd};
 
-use super::change_flow::under_way;
+use super::change_flow::in_progress;
 use super::*;
 use crate::http::permits;
 
@@ -57,7 +57,7 @@ async fn rows_read(pool: &PgPool) -> i64 {
 
 async fn check_log_opens_at_end(pieces: i64) {
     let server = TestServer::new().await;
-    let (run, _) = under_way(&server).await;
+    let (run, _) = in_progress(&server).await;
     let cookie = server.cookie().await;
     let length = write(&server, run, pieces).await;
 
@@ -108,7 +108,7 @@ async fn log_of_1_gib_opens_at_end() {
 #[tokio::test]
 async fn offset_after_log_end_is_rejected() {
     let server = TestServer::new().await;
-    let (run, _) = under_way(&server).await;
+    let (run, _) = in_progress(&server).await;
     let cookie = server.cookie().await;
     let length = write(&server, run, 2).await;
     let behind =
@@ -127,7 +127,7 @@ async fn offset_after_log_end_is_rejected() {
 #[tokio::test]
 async fn canceling_unknown_run_is_not_audited() {
     let server = TestServer::new().await;
-    let (run, worker) = under_way(&server).await;
+    let (run, worker) = in_progress(&server).await;
     let cookie = server.cookie().await;
     let noted = async || -> i64 {
         let sql = "SELECT count(*) FROM audit WHERE action = 'run.cancel'";
@@ -154,7 +154,7 @@ async fn search(server: &TestServer, run: RunId, cookie: &str, query: &str) -> L
 async fn search_reads_large_log_in_bounded_parts() {
     const PIECES: i64 = 4_096;
     let server = TestServer::new().await;
-    let (run, worker) = under_way(&server).await;
+    let (run, worker) = in_progress(&server).await;
     let cookie = server.cookie().await;
     let length = write(&server, run, PIECES).await;
     let (mut after, mut asked, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
@@ -205,7 +205,7 @@ async fn search_reads_large_log_in_bounded_parts() {
 #[tokio::test]
 async fn search_hits_are_paged() {
     let server = TestServer::new().await;
-    let (run, _) = under_way(&server).await;
+    let (run, _) = in_progress(&server).await;
     let cookie = server.cookie().await;
     write(&server, run, 10).await;
     let (mut after, mut lines) = (String::new(), Vec::new());
@@ -238,7 +238,7 @@ async fn search_hits_are_paged() {
 #[tokio::test]
 async fn interrupted_download_resumes_exactly() {
     let server = TestServer::new().await;
-    let (run, worker) = under_way(&server).await;
+    let (run, worker) = in_progress(&server).await;
     let cookie = server.cookie().await;
     let mut log: Vec<u8> = "größer 世界 🚀\n".repeat(20_000).into_bytes();
     log.extend([0xff, 0x00]);
@@ -301,7 +301,7 @@ async fn downloads_are_limited() {
     })
     .await;
     let downloads = known.expect("places");
-    let (run, _) = under_way(&server).await;
+    let (run, _) = in_progress(&server).await;
     write(&server, run, 2).await;
     let cookie = server.cookie().await;
     let admin = async |name: &str| {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::change_flow::under_way;
+use super::change_flow::in_progress;
 use super::log_capture::LogCapture;
 use super::*;
 
@@ -26,7 +26,7 @@ fn named_metrics(text: &str) -> BTreeSet<&str> {
 #[tokio::test]
 async fn ended_runs_are_counted_once() {
     let server = TestServer::new().await;
-    let (run, _) = under_way(&server).await;
+    let (run, _) = in_progress(&server).await;
     let own = ("host", LOCAL_HOST);
     let before = server.collect(&[own], LOCAL).await;
     assert!(before.text().contains("gantry_runs_ended_total{outcome=\"failed\"} 0"));
@@ -58,7 +58,7 @@ async fn ended_runs_are_counted_once() {
 #[tokio::test]
 async fn rules_and_dashboard_name_existing_metrics() {
     let server = TestServer::new().await;
-    under_way(&server).await;
+    in_progress(&server).await;
     server.send_get("/api/v1/overview", &server.cookie().await).await;
     // The tasks of this test's server do not run. Their metrics have these names.
     let tasks = ["gantry_background_task_runs_total"];

@@ -64,7 +64,7 @@ async fn node_change_requires_current_version() {
     let unsaid = server.send(patch.clone(), &path, &own, door.clone()).await;
     assert_eq!(
         (unsaid.status.as_u16(), unsaid.problem()["code"].as_str()),
-        (428, Some("version_wanted"))
+        (428, Some("version_required"))
     );
     for wrong in ["1", "*", "W/\"1\"", "\"one\""] {
         let refused = server

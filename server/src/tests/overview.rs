@@ -154,12 +154,12 @@ async fn audit_is_listed_verified_and_exported() {
     let of = async |query: &str| {
         server.send_get(&format!("/api/v1/audit?{query}"), &ada).await.json()["entries"].clone()
     };
-    let commits = of("action=review.commit&who=ada").await;
+    let commits = of("action=review.commit&actor=ada").await;
     assert_eq!((commits.as_array().map(Vec::len), &commits[0]["name"]), (Some(1), &json!("ada")));
-    assert_eq!(of("action=review.commit&who=bo").await, json!([]));
+    assert_eq!(of("action=review.commit&actor=bo").await, json!([]));
     let subject = commits[0]["subject"].as_str().expect("a subject");
     assert!(
-        of(&format!("subject={subject}&who=bo"))
+        of(&format!("subject={subject}&actor=bo"))
             .await
             .as_array()
             .is_some_and(|entries| !entries.is_empty())
@@ -176,7 +176,7 @@ async fn audit_is_listed_verified_and_exported() {
     let before = all[0]["id"].as_i64().expect("an id");
     assert_eq!(of(&format!("before={before}")).await[0], all[1]);
     for wrong in
-        ["who=nobody", "since=1790000000000", "action=a&actoin=b", "until=0000-01-01T00:00:00Z"]
+        ["actor=nobody", "since=1790000000000", "action=a&actoin=b", "until=0000-01-01T00:00:00Z"]
     {
         assert!(
             server.send_get(&format!("/api/v1/audit?{wrong}"), &ada).await.status.is_client_error(),
@@ -421,7 +421,7 @@ async fn workers_are_filtered_and_sorted() {
 #[tokio::test]
 async fn worker_is_drained_and_resumed() {
     let server = TestServer::new().await;
-    let (run, worker) = change_flow::under_way(&server).await;
+    let (run, worker) = change_flow::in_progress(&server).await;
     let ada = server.cookie().await;
     let cy = server.person("cy", [Permission::Reviewer]).await;
     let name = worker.to_string();

@@ -127,7 +127,7 @@ async fn concurrent_permission_change_conflicts() {
         let grants = json!({"grants": [{"permission": permission}]});
         server.bare(Method::PATCH, &format!("{place}/grants"), &headers, grants).await
     };
-    assert_eq!(code(&change("viewer", None).await), (428, "version_wanted".into()));
+    assert_eq!(code(&change("viewer", None).await), (428, "version_required".into()));
     let changed = change("viewer", Some(&tag)).await;
     assert_eq!(changed.status, StatusCode::OK, "{}", changed.text());
     assert_eq!(changed.json()["version"], version + 1);

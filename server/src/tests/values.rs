@@ -4,13 +4,13 @@
 use serde_json::{Map, json};
 use store::runs::RunEnd;
 
-use super::change_flow::under_way;
+use super::change_flow::in_progress;
 use super::*;
 
 #[tokio::test]
 async fn each_value_names_its_source() {
     let server = TestServer::new().await;
-    let (run, worker) = under_way(&server).await;
+    let (run, worker) = in_progress(&server).await;
     let ada = server.cookie().await;
     let noderole =
         server.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
@@ -126,7 +126,7 @@ async fn each_value_names_its_source() {
 #[tokio::test]
 async fn values_are_paged_without_gaps() {
     let server = TestServer::new().await;
-    let (run, _) = under_way(&server).await;
+    let (run, _) = in_progress(&server).await;
     let ada = server.cookie().await;
     let noderole =
         server.send_get(&format!("/api/v1/runs/{run}"), &ada).await.json()["run"]["noderole"]
@@ -360,7 +360,7 @@ async fn review_names_secrets_by_version() {
 #[tokio::test]
 async fn review_shows_effective_values_of_role_data() {
     let server = TestServer::new().await;
-    under_way(&server).await;
+    in_progress(&server).await;
     let ada = server.cookie().await;
     let web = server.id_of("web", &ada).await;
     let n1 = server.n1(&ada).await;

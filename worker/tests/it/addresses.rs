@@ -203,8 +203,7 @@ async fn failed_check_reveals_only_accepting_addresses() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let concealed =
-        "health_check WHERE NOT reached AND took_ms = 0 AND detail LIKE '%not reachable over SSH%'";
+    let concealed = "health_check WHERE NOT reached AND duration_ms = 0 AND detail LIKE '%not reachable over SSH%'";
     until(&bed, concealed).await;
     let revealing = "health_check WHERE NOT reached AND (detail || attempts) ~ 'refused|FTP|port'";
     assert_eq!(bed.cluster.count(revealing).await, 0);
@@ -212,7 +211,7 @@ async fn failed_check_reveals_only_accepting_addresses() {
     bed.has_addresses(0, &[bed.real(0)]).await;
     until(&bed, "health_check WHERE reached").await;
     bed.testbed.node(0).stop();
-    until(&bed, "health_check WHERE NOT reached AND detail LIKE '%refused%' AND took_ms >= 0")
+    until(&bed, "health_check WHERE NOT reached AND detail LIKE '%refused%' AND duration_ms >= 0")
         .await;
     // A new connection has no recorded addresses.
     bed.cluster
@@ -313,12 +312,12 @@ async fn connection_expires_at_its_maximum_age() {
     for sessions in [&kept, &short] {
         ends(sessions, &endpoint).await.expect("it lets us in");
     }
-    let mut under_way = short.start(&endpoint, "read word; exit 7").await.expect("it lets us in");
+    let mut in_progress = short.start(&endpoint, "read word; exit 7").await.expect("it lets us in");
     fs::write(bed.testbed.secrets().join("testbed/1.pub"), "").expect("it is ours");
     let refused = ends(&short, &endpoint).await.expect_err("the machine knows the key no more");
     assert!(matches!(refused, SshError::AuthenticationFailed { .. }), "{refused}");
     ends(&kept, &endpoint).await.expect("its time is not over");
     // The command on the old connection continues.
-    drop(under_way.stdin.take());
-    assert_eq!(under_way.wait().await, Ending::Code(7));
+    drop(in_progress.stdin.take());
+    assert_eq!(in_progress.wait().await, Ending::Code(7));
 }

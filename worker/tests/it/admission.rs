@@ -169,12 +169,12 @@ async fn shake(cluster: &Cluster, dice: &mut RandomNumbers) {
     for deployment in ["web", "system"] {
         let priority = dice.roll(3);
         let held = if dice.chance(5) {
-            "(SELECT id FROM person LIMIT 1), held_at = now()"
+            "(SELECT id FROM person LIMIT 1), on_hold_since = now()"
         } else {
-            "NULL, held_at = NULL"
+            "NULL, on_hold_since = NULL"
         };
         sql += &format!(
-            "UPDATE deployment SET priority = {priority}, held_by = {held} WHERE name = '{deployment}';"
+            "UPDATE deployment SET priority = {priority}, on_hold_by = {held} WHERE name = '{deployment}';"
         );
     }
     sql += "UPDATE edge e SET parent = f.parent FROM first_edge f WHERE f.child = e.child;";
@@ -281,7 +281,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
     };
     let deployments = all(
         on,
-        "SELECT d.id, d.name, d.parent, p.name AS held FROM deployment d LEFT JOIN person p ON p.id = d.held_by",
+        "SELECT d.id, d.name, d.parent, p.name AS held FROM deployment d LEFT JOIN person p ON p.id = d.on_hold_by",
     )
     .await;
     let concurrency_groups = all(

@@ -24,7 +24,7 @@ echo '{\"found\": {\"n\": 7}}' >\"$GANTRY_OUTPUT\"
 
 impl Bed {
     /// A node with a run in progress, and the process of its worker.
-    async fn under_way(destructive: bool) -> (Self, Process, RunId) {
+    async fn in_progress(destructive: bool) -> (Self, Process, RunId) {
         let mut bed = Self::of(1).await;
         bed.cluster
             .add_script_role("waits", WAITS, |role| role.flags.destructive = destructive)
@@ -91,7 +91,7 @@ impl Bed {
 
 #[tokio::test]
 async fn run_of_killed_workers_continues_to_its_end() {
-    let (bed, mut first, run) = Bed::under_way(false).await;
+    let (bed, mut first, run) = Bed::in_progress(false).await;
     first.kill();
     let mut second = bed.process();
     let noted = "run_log WHERE position('another one continues' IN encode(body, 'escape')) > 0";
@@ -107,7 +107,7 @@ async fn run_of_killed_workers_continues_to_its_end() {
 /// A destructive step would need a person if its run were lost.
 #[tokio::test]
 async fn result_of_run_without_worker_is_adopted() {
-    let (bed, mut first, run) = Bed::under_way(true).await;
+    let (bed, mut first, run) = Bed::in_progress(true).await;
     first.kill();
     fs::write(bed.root().join("go"), "").expect("the folder is ours");
     let attempts = bed.root().join(".gantry/run");
@@ -145,7 +145,7 @@ async fn stopped_worker_leaves_its_run_to_the_next() {
 /// A step whose run was ended on the node runs again.
 #[tokio::test]
 async fn missing_attempt_is_lost() {
-    let (bed, mut first, run) = Bed::under_way(false).await;
+    let (bed, mut first, run) = Bed::in_progress(false).await;
     first.kill();
     let script = fs::read_to_string(bed.root().join("ran")).expect("a file");
     let attempts = bed.root().join(".gantry/run");
@@ -165,7 +165,7 @@ async fn missing_attempt_is_lost() {
 /// The database itself gives a run to another worker only after its lease.
 #[tokio::test]
 async fn run_with_valid_lease_is_not_adopted() {
-    let (bed, mut first, run) = Bed::under_way(false).await;
+    let (bed, mut first, run) = Bed::in_progress(false).await;
     let other = crate::queue::confirmed(&bed.cluster, 1).await;
     let minute = Duration::from_secs(60);
     let adopt = async || store::runs::adopt_run(bed.cluster.pool(), run, other, minute).await;

@@ -245,8 +245,8 @@ async fn no_check_runs_on_excluded_node() {
         ("UPDATE node SET available = false WHERE NOT phantom", "UPDATE node SET available = true"),
         ("UPDATE head SET enabled = false", "UPDATE head SET enabled = true"),
         (
-            "UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now(), held_reason = 'x'",
-            "UPDATE deployment SET held_by = NULL, held_at = NULL, held_reason = NULL",
+            "UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now(), on_hold_reason = 'x'",
+            "UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL, on_hold_reason = NULL",
         ),
     ] {
         cluster.sql(begin).await;

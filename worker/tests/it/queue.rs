@@ -230,14 +230,14 @@ async fn inadmissible_queued_run_returns_to_todo() {
     let worker = confirmed(&cluster, 5).await;
     store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
     cluster
-        .sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()")
+        .sql("UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now()")
         .await;
     assert!(lease(&cluster, worker, 5).await.is_empty());
     assert_eq!(cluster.state(0, "noop").await, "todo");
     assert!(
         store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.is_empty()
     );
-    cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
+    cluster.sql("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL").await;
     assert_eq!(
         store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim").runs.len(),
         1

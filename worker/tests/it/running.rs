@@ -259,7 +259,7 @@ async fn row_that_differs_stops_its_run() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(fields.len(), "zz", "active").await;
     cluster
-        .sql("UPDATE deployment SET held_by = (SELECT id FROM person LIMIT 1), held_at = now()")
+        .sql("UPDATE deployment SET on_hold_by = (SELECT id FROM person LIMIT 1), on_hold_since = now()")
         .await;
     let binds: Vec<_> = (0..fields.len()).map(|node| bind(node, "right")).collect();
     cluster.commit(&binds).await;
@@ -286,7 +286,7 @@ async fn row_that_differs_stops_its_run() {
             .await
             .expect("the owner may");
     }
-    cluster.sql("UPDATE deployment SET held_by = NULL, held_at = NULL").await;
+    cluster.sql("UPDATE deployment SET on_hold_by = NULL, on_hold_since = NULL").await;
     for (node, (field, _)) in fields.iter().enumerate() {
         cluster.reaches(node, "right", "error").await;
         let error = cluster.error(node, "right").await.expect("a reason");

@@ -113,9 +113,9 @@ impl Verdict {
 /// 3 of 4 in its order`.
 fn promise(role: &RoleDropPreview) -> String {
     let mut said = format!("+ {}", many(role.added, "noderole"));
-    if !role.brings.is_empty() {
+    if !role.also_added.is_empty() {
         let mut roles: Vec<&str> =
-            role.brings.iter().map(|required_by| required_by.role.as_str()).collect();
+            role.also_added.iter().map(|required_by| required_by.role.as_str()).collect();
         roles.dedup();
         said.push_str(&format!(". Also adds {}", named(&roles)));
     }
@@ -135,7 +135,12 @@ fn reasons(role: &RoleDropPreview) -> String {
             required_by.why
         )
     };
-    role.brings.iter().map(line).chain(role.moves.iter().cloned()).collect::<Vec<_>>().join("\n")
+    role.also_added
+        .iter()
+        .map(line)
+        .chain(role.moves.iter().cloned())
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn some_of(sentences: &[String]) -> Option<String> {
@@ -222,7 +227,7 @@ mod tests {
                 })
                 .collect(),
             unknown: Vec::new(),
-            brings: ["dns-client", "runtime"]
+            also_added: ["dns-client", "runtime"]
                 .map(|name| AddedRole {
                     role: RoleName::parse(name).unwrap(),
                     nodes: vec!["web-1".into(), "web-2".into()],
@@ -299,7 +304,7 @@ mod tests {
             why: "required by app".into(),
         };
         let reasons =
-            verdict(RoleDropPreview { brings: vec![many], moves: vec![], ..role(2, &[]) })
+            verdict(RoleDropPreview { also_added: vec![many], moves: vec![], ..role(2, &[]) })
                 .reasons()
                 .unwrap();
         assert_eq!(

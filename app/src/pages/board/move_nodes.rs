@@ -92,8 +92,8 @@ pub(super) fn Move(
             <div class="body">
                 {names.map(|names| view! { <p>{names}</p> })}
                 <div class="field">
-                    <label for="move-to-place">"New deployment"</label>
-                    <DeploymentField id="move-to-place" value=to typed=Callback::new(move |text| to.set(text)) among=offers/>
+                    <label for="move-to-deployment">"New deployment"</label>
+                    <DeploymentField id="move-to-deployment" value=to typed=Callback::new(move |text| to.set(text)) among=offers/>
                     <span class="hint" role="status">{about}</span>
                 </div>
                 <Outcome of=edit_form/>
@@ -169,10 +169,10 @@ pub(super) fn MoveHere(
         >
             <div class="body">
                 <div class="field">
-                    <label for="bring-filter">"Name contains"</label>
+                    <label for="move-nodes-filter">"Name contains"</label>
                     <input
                         class="input"
-                        id="bring-filter"
+                        id="move-nodes-filter"
                         autofocus
                         autocomplete="off"
                         spellcheck="false"

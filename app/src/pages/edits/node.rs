@@ -63,8 +63,8 @@ pub(super) fn GiveUp(pen: EditContext, of: Named, taken: Callback<()>) -> impl I
                     "Expunge a node only if its machine no longer exists. After the commit, everything on the node counts as gone and nothing runs \
                      for it. The node cannot return with the same id."
                 </p>
-                <Reason id="give-up-reason" reason hint="Shown in the review."/>
-                <TypedName id="give-up-name" name=Signal::derive(move || short.get_value()) typed/>
+                <Reason id="expunge-reason" reason hint="Shown in the review."/>
+                <TypedName id="expunge-name" name=Signal::derive(move || short.get_value()) typed/>
                 <Outcome of=edit_form/>
             </div>
             <div class="foot"><SubmitButton of=edit_form given=is_typed grave=true/></div>

@@ -92,7 +92,7 @@ impl ListPage for NodeHealthChecks {
                 <td data-label="When"><Moment at=check.at/></td>
                 {with.cell(Part::Result, "", health_check_result(check.reached))}
                 {with.cell(Part::Address, "", view! { <div>{check_details(&check)}</div> })}
-                {with.cell(Part::Duration, "", format!("{} ms", check.took_ms))}
+                {with.cell(Part::Duration, "", format!("{} ms", check.duration_ms))}
                 {with.cell(Part::Worker, "muted", check.by)}
             </tr>
         }

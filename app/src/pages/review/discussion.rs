@@ -92,7 +92,7 @@ fn Thread(
             view! {
                 <li>
                     <span class="line"><b>{comment.person}</b> <span class="muted"><Moment at=comment.at/></span></span>
-                    <p class="said-text"><bdi>{comment.body}</bdi></p>
+                    <p class="comment-text"><bdi>{comment.body}</bdi></p>
                 </li>
             }
         };

@@ -42,7 +42,7 @@ fn stage(found: StageReport) -> impl IntoView {
         Stage::Catalog => "Catalog",
         Stage::Edits => "Edits",
         Stage::Bind => "Bind",
-        Stage::Place => "Place",
+        Stage::Move => "Move",
         Stage::Order => "Order",
         Stage::Check => "Check",
         Stage::Lint => "Lint",

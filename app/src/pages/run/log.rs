@@ -48,7 +48,7 @@ pub(super) struct Log {
     attached: RwSignal<bool>,
     /// The number of the current span. Responses for another span are dropped.
     span: StoredValue<u64>,
-    under_way: StoredValue<(bool, bool)>,
+    fetch_state: StoredValue<(bool, bool)>,
     problem: RwSignal<Option<Problem>>,
 }
 
@@ -79,7 +79,7 @@ impl Log {
             complete: RwSignal::new(false),
             attached: RwSignal::new(true),
             span: StoredValue::new(0),
-            under_way: StoredValue::new((false, false)),
+            fetch_state: StoredValue::new((false, false)),
             problem: RwSignal::new(None),
         };
         log.take(part);
@@ -132,7 +132,7 @@ impl Log {
     }
 
     fn fetch_queued(self) {
-        let begin = self.under_way.try_update_value(|(is_fetching, again)| {
+        let begin = self.fetch_state.try_update_value(|(is_fetching, again)| {
             *again |= *is_fetching;
             !std::mem::replace(is_fetching, true)
         });
@@ -144,7 +144,7 @@ impl Log {
             let answer = server_functions::log(self.run, from).await;
             let Some(now) = self.span.try_get_value() else { return };
             let mut again = false;
-            self.under_way.try_update_value(|way| again = std::mem::take(way).1);
+            self.fetch_state.try_update_value(|way| again = std::mem::take(way).1);
             match answer {
                 // The response for an earlier span.
                 Ok(_) if now != span => self.pull(),

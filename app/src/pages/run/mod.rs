@@ -262,7 +262,7 @@ fn Documents(run: RwSignal<RunView>) -> impl IntoView {
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Result" <span class="muted">"values that the run returned, even if it failed"</span></summary>
-                <div class="inside">{move || or_none(result.get(), if run.read().result_gone { RESULT_EXPIRED } else { "The run returned no result." })}</div>
+                <div class="inside">{move || or_none(result.get(), if run.read().result_expired { RESULT_EXPIRED } else { "The run returned no result." })}</div>
             </details>
             <details class="fold">
                 <summary>{icon(Icon::Right)} "Input" <span class="muted">"values with their sources"</span></summary>

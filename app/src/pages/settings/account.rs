@@ -241,7 +241,7 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
                 <td>{agent} {session.current.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this session"</span> })}</td>
                 <td data-label="Address" class="muted">{session.address}</td>
                 <td data-label="Started"><Moment at=session.since/></td>
-                <td data-label="Last used"><Moment at=session.seen/></td>
+                <td data-label="Last used"><Moment at=session.last_seen/></td>
                 <td data-label="Actions">
                     {(!session.current).then(|| view! {
                         <ActionForm action=end>

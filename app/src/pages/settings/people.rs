@@ -116,7 +116,7 @@ impl ListPage for AllAccounts {
             person if person.password => "password".into_any(),
             _ => "one-time link".into_any(),
         };
-        let seen = move || match person.read().seen {
+        let seen = move || match person.read().last_seen {
             Some(at) => view! { <Moment at/> }.into_any(),
             None => "never".into_any(),
         };

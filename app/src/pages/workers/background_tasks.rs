@@ -56,7 +56,7 @@ fn List(first: BackgroundTasks) -> impl IntoView {
                     <th scope="col">"Process"</th>
                     <th scope="col">"Every"</th>
                     <th scope="col">"Last run"</th>
-                    <th scope="col">"Took"</th>
+                    <th scope="col">"Duration"</th>
                     <th scope="col">"Result"</th>
                     <th scope="col">"Next run"</th>
                 </tr>
@@ -91,7 +91,7 @@ fn row(task: Memo<BackgroundTaskView>) -> impl IntoView {
             <td data-label="Process"><span class="nowrap">{process}</span></td>
             <td data-label="Every"><span class="nowrap">{every}</span></td>
             <td data-label="Last run" class="muted">{move || task.read().started.map(|at| view! { <Moment at/> })}</td>
-            <td data-label="Took"><span class="nowrap">{move || task.read().took_ms.map(duration)}</span></td>
+            <td data-label="Duration"><span class="nowrap">{move || task.read().duration_ms.map(duration)}</span></td>
             <td data-label="Result">{move || result(&task.read())}</td>
             <td data-label="Next run" class="muted">{move || task.read().next.map(|at| view! { <Due at/> })}</td>
         </tr>

@@ -71,7 +71,7 @@ impl List {
             Self::Imports => ("/imports", &["barclamp", "sort"]),
             Self::Workers => ("/workers", &["alive", "phase", "name", "sort"]),
             Self::Audit => {
-                ("/audit", &["who", "action", "subject", "source", "since", "until", "sort"])
+                ("/audit", &["actor", "action", "subject", "source", "since", "until", "sort"])
             }
             Self::People => ("/people", &["filter", "kind", "disabled", "sort"]),
         }

@@ -83,7 +83,7 @@ pub struct GraphWaypoint {
     /// Name, for example `app on n1`.
     pub name: String,
     /// Duration of its last successful run in milliseconds, if requested and available.
-    pub took: Option<u64>,
+    pub duration_ms: Option<u64>,
 }
 
 /// A vertex: a role, or a single noderole of it.

@@ -17,7 +17,7 @@ pub struct NodeProposal {
     /// The proposal.
     pub proposal: ProposalView,
     /// Noderoles of the node, with the draft's edits.
-    pub carries: Vec<NodeRole>,
+    pub noderoles: Vec<NodeRole>,
     /// Roles that can be bound to the node.
     pub choices: Vec<NodeChoice>,
     /// Whether you can edit it. Otherwise the reason.

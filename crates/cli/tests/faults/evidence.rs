@@ -157,7 +157,7 @@ pub async fn steps(admin: &PgPool) -> Result<Vec<Step>, sqlx::Error> {
                WHEN NOT d.available THEN 'its node is not available'
                WHEN NOT j.active THEN 'its jig is off'
                WHEN s.not_before > now() THEN 'it is tried again later'
-               WHEN EXISTS (SELECT FROM deployment WHERE held_by IS NOT NULL) THEN 'its deployment is held'
+               WHEN EXISTS (SELECT FROM deployment WHERE on_hold_by IS NOT NULL) THEN 'its deployment is held'
                WHEN s.exclusive AND EXISTS (SELECT FROM run r WHERE r.node_id = s.node_id AND r.exclusive AND r.ended_at IS NULL)
                  THEN 'another has its node'
                WHEN w.room <= o.n THEN 'all workers are busy'

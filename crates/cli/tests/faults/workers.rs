@@ -13,7 +13,7 @@ pub async fn all_is_well(world: &World) {
 }
 
 /// A world with a run in progress that waits for permission to end.
-async fn under_way(workers: usize) -> (World, i64) {
+async fn running_world(workers: usize) -> (World, i64) {
     let world = World::running(1, workers).await;
     watch(&world.admin).await;
     world.keep(0, "base", true);
@@ -113,7 +113,7 @@ async fn destructive_run_of_two_workers_starts_once() {
 
 #[tokio::test]
 async fn run_of_killed_worker_is_adopted() {
-    let (mut world, run) = under_way(1).await;
+    let (mut world, run) = running_world(1).await;
     world.workers.clear();
     world.start_worker();
     world.until(1, &format!("run WHERE id = {run} AND adoptions = 1")).await;
@@ -126,7 +126,7 @@ async fn run_of_killed_worker_is_adopted() {
 
 #[tokio::test]
 async fn suspended_worker_loses_its_run() {
-    let (mut world, run) = under_way(1).await;
+    let (mut world, run) = running_world(1).await;
     let sleeper = world.workers.remove(0);
     sleeper.signal(Signal::SIGSTOP);
     world.start_worker();
@@ -167,7 +167,7 @@ async fn queue_again(world: &World, run: i64) -> String {
 /// A running attempt is queued again, so two workers have the same attempt.
 #[tokio::test]
 async fn node_starts_run_of_two_workers_once() {
-    let (mut world, run) = under_way(1).await;
+    let (mut world, run) = running_world(1).await;
     world.workers[0].signal(Signal::SIGSTOP);
     let first = queue_again(&world, run).await;
     world.start_worker();

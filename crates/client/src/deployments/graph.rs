@@ -100,8 +100,10 @@ fn text(response: &Value, output: OutputFormat) -> String {
 /// Describes the marked path. Lists each noderole of a longest path.
 fn trail(trail: &GraphTrail) -> String {
     let took = |took: Option<u64>| took.map(|ms| format!(", {ms} ms")).unwrap_or_default();
-    let steps =
-        trail.path.iter().map(|step| format!("  {}{}\n", plain(&step.name), took(step.took)));
+    let steps = trail
+        .path
+        .iter()
+        .map(|step| format!("  {}{}\n", plain(&step.name), took(step.duration_ms)));
     format!("{}\n{}", plain(&trail.summary), steps.collect::<String>())
 }
 
@@ -229,7 +231,7 @@ mod tests {
         );
         let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([[{"state": "active"}, 1]]), 1);
         let edge = json!({"from": 1, "to": 0, "count": 3, "kind": "hard", "on_trail": 0});
-        let way = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "took": 12}]);
+        let way = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "duration_ms": 12}]);
         let shown = graph(
             &[app, proxy],
             &[edge],

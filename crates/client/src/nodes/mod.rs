@@ -449,7 +449,7 @@ pub(crate) fn health_check_list(node: &str) -> List {
             ("TIME", |v, o| o.time(&v["at"])),
             ("REACHED", |v, _| word(v, "reached")),
             ("ADDRESS", |v, _| word(v, "address")),
-            ("MS", |v, _| word(v, "took_ms")),
+            ("MS", |v, _| word(v, "duration_ms")),
             ("WORKER", |v, _| word(v, "by")),
             ("ERROR", |v, _| word(v, "message")),
         ],

@@ -45,7 +45,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
         ("deployment", format!("{}{undocumented}", told.deployment)),
         ("description", told.description.clone()),
         ("maintenance", maintenance_text(life)),
-        ("last seen", optional_moment(life.seen)),
+        ("last seen", optional_moment(life.last_seen)),
         ("joined", format!("{} {}", life.joined, optional_moment(life.joined_since))),
         (
             "boot",
@@ -168,13 +168,13 @@ mod tests {
         let id = uuid::Uuid::from_u128(2);
         let mut view = json!({"id": id, "fqdn": "n1.demo", "version": 3, "description": "by the\u{202e} door", "deployment": "web",
             "deployment_id": uuid::Uuid::nil(), "record": false,
-            "status": {"alive": true, "alive_since": moment, "seen": moment, "contradicting": 0, "threshold": 3,
+            "status": {"alive": true, "alive_since": moment, "last_seen": moment, "contradicting": 0, "threshold": 3,
                 "maintenance": {"by": "ada", "since": moment, "reason": "a new disk"}, "joined": "confirmed", "joined_since": moment,
                 "boot_id": "8f14", "bootenv": null},
             "connection": {"transport": "ssh", "root": "/", "ssh": {"addresses": ["10.0.3.7", "n1.mgmt"], "port": 22, "user": "root",
                 "key": "deploy/ssh", "key_version": 1, "host_key": "ssh-ed25519 AAAA", "fingerprint": "SHA256:xyz"}},
             "macs": ["00:25:90:aa:00:01"], "serial": "", "hints": {"rack": 7}, "added_by": null, "added": moment,
-            "health_checks": [{"at": moment, "reached": false, "address": "", "message": "no answer", "tried": [], "took_ms": 1, "by": "w1"}],
+            "health_checks": [{"at": moment, "reached": false, "address": "", "message": "no answer", "tried": [], "duration_ms": 1, "by": "w1"}],
             "noderoles": [{"id": uuid::Uuid::nil(), "role": "app", "deployment": "web", "deployment_id": uuid::Uuid::nil(),
                 "state": "error", "since": moment, "error": "it\nbroke"}],
             "more_noderoles": true, "runs": [summary(7, "failed")],
@@ -208,7 +208,7 @@ mod tests {
             !text.contains("serial") && !text.contains("ssh-ed25519") && !text.contains('\u{202e}'),
             "{text}"
         );
-        view["status"] = json!({"alive": false, "alive_since": null, "seen": null, "contradicting": 0, "threshold": 3, "maintenance": null,
+        view["status"] = json!({"alive": false, "alive_since": null, "last_seen": null, "contradicting": 0, "threshold": 3, "maintenance": null,
             "joined": "none", "joined_since": null, "boot_id": null, "bootenv": null});
         view["connection"] = json!({"transport": "local", "root": "/srv/n1", "ssh": null});
         view["record"] = json!(true);

@@ -9,7 +9,7 @@ use crate::output::{moment, plain, said, steps};
 const TIME_FIELDS: [&str; 19] = [
     "at",
     "since",
-    "seen",
+    "last_seen",
     "created",
     "confirmed_at",
     "expires",

@@ -292,7 +292,7 @@ pub(crate) fn person_list() -> List {
             ("GRANTS", |v, _| grants(&v["grants"])),
             ("DISABLED", |v, _| word(v, "disabled")),
             ("PASSWORD", |v, _| word(v, "password")),
-            ("LAST SEEN", |v, o| o.time(&v["seen"])),
+            ("LAST SEEN", |v, o| o.time(&v["last_seen"])),
             ("CREATED", |v, o| o.time(&v["created"])),
         ],
         none: "No accounts found.",

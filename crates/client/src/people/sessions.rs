@@ -112,7 +112,7 @@ pub(crate) fn session_list() -> List {
             ("ID", |v, _| word(v, "id")),
             ("CURRENT", |v, _| word(v, "current")),
             ("SINCE", |v, o| o.time(&v["since"])),
-            ("LAST SEEN", |v, o| o.time(&v["seen"])),
+            ("LAST SEEN", |v, o| o.time(&v["last_seen"])),
             ("EXPIRES", |v, o| o.time(&v["expires"])),
             ("ADDRESS", |v, _| word(v, "address")),
             ("CLIENT", |v, _| word(v, "agent")),

@@ -135,7 +135,7 @@ pub(crate) fn run_text(response: &Value, output: OutputFormat) -> String {
 fn result(told: &RunView) -> String {
     match &told.result {
         Some(result) => result.to_string(),
-        None if told.result_gone => "no longer stored".to_owned(),
+        None if told.result_expired => "no longer stored".to_owned(),
         None => String::new(),
     }
 }
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn run_page_has_aligned_lines() {
         let view = json!({"run": summary(7, "failed"), "input": {"secret": "x"}, "provenance": [], "values": 0, "result": {"a": 1},
-            "result_gone": false, "output": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "review": null,
+            "result_expired": false, "output": null, "attempts": [summary(7, "failed"), summary(6, "lost")], "review": null,
             "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 12, "cursor": 1});
         let text = run_text(&view, OutputFormat::default());
         for line in [
@@ -268,7 +268,7 @@ mod tests {
         run["action"] = json!("remove");
         assert_eq!(role_of(&run), "app (remove)");
         let view = json!({"run": run, "input": {}, "provenance": [], "values": 0, "result": {},
-            "result_gone": false, "output": null, "attempts": [], "review": null,
+            "result_expired": false, "output": null, "attempts": [], "review": null,
             "may_cancel": {"allowed": false, "reason": "it has ended"}, "log_bytes": 0, "cursor": 1});
         let text = run_text(&view, OutputFormat::default());
         assert!(text.starts_with("Run 7: app (remove) on n1.demo, succeeded\n"), "{text}");

@@ -41,7 +41,7 @@ impl Control {
         };
         let (since, until) = window(query.since, query.until)?;
         let filter = AuditFilter {
-            who: self.parse_audit_actor(text::filter_text(&query.who)?).await?,
+            actor: self.parse_audit_actor(text::filter_text(&query.actor)?).await?,
             source: Some(query.source)
                 .filter(|source| *source != AuditSource::All)
                 .map(AuditSource::as_str),
@@ -81,7 +81,7 @@ impl Control {
             store::people::person_by_name(self.store.pool(), name).await.map_err(from_store)?;
         let row = row.ok_or_else(|| {
             Problem::not_found(format!(
-                "who: person {name:?} does not exist. Use the name of a person, or {SYSTEM_ACTOR} for \
+                "actor: person {name:?} does not exist. Use the name of a person, or {SYSTEM_ACTOR} for \
                  Gantry itself."
             ))
         })?;
@@ -213,7 +213,7 @@ fn entry(row: AuditRow) -> AuditEntry {
     AuditEntry {
         id: row.id,
         at: at(row.at),
-        who: row.actor.map(PersonId),
+        actor: row.actor.map(PersonId),
         name: row.name,
         action: row.action,
         subject: row.subject,

@@ -756,7 +756,7 @@ impl WholeGraph {
         let waypoint = |id: &NoderoleId| {
             let item = known.get(id)?;
             let name = format!("{} on {}", item.noderole.role, self.node(item));
-            Some(GraphWaypoint { id: *id, name, took: took.get(id).copied() })
+            Some(GraphWaypoint { id: *id, name, duration_ms: took.get(id).copied() })
         };
         let said = match length {
             Length::Count => {

@@ -338,7 +338,7 @@ fn noderole_check(
         passes: result.as_ref().is_some_and(|row| row.passes),
         failures: of(|row| row.failures),
         reran: result.as_ref().is_some_and(|row| row.reran),
-        took_ms: of(|row| row.took_ms),
+        duration_ms: of(|row| row.duration_ms),
         checked: result.as_ref().and_then(|row| row.checked_at).map(at),
         changed: result.as_ref().and_then(|row| row.changed_at).map(at),
         detail: result.map(|row| row.detail).unwrap_or_default(),

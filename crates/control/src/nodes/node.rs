@@ -536,7 +536,7 @@ fn node_status(row: &store::nodes::NodeDetailRow) -> NodeStatus {
     NodeStatus {
         alive: row.alive,
         alive_since: row.alive_since.map(at),
-        seen: row.last_seen_at.map(at),
+        last_seen: row.last_seen_at.map(at),
         contradicting: belief.against,
         threshold: belief.enough(),
         maintenance: (!row.available).then(|| Maintenance {
@@ -642,7 +642,7 @@ fn health_check_view(row: HealthCheckRow) -> HealthCheckView {
         reached: row.reached,
         address: row.address,
         message: row.detail,
-        took_ms: row.took_ms.unsigned_abs(),
+        duration_ms: row.duration_ms.unsigned_abs(),
         by: row.by,
     }
 }

@@ -304,7 +304,7 @@ impl Control {
             return Ok(version_conflict(known.fqdn.as_str()));
         }
         Ok(Problem::conflict(
-            "node_meant",
+            "node_in_desired_state",
             format!(
                 "Node {} is in a blueprint, so it can only be expunged with a reviewed change. \
                  Propose to expunge it.",

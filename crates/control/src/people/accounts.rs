@@ -413,7 +413,7 @@ impl People {
         let keys = |session: &SessionView, sort: SessionSort| {
             let moment = match sort {
                 SessionSort::Since => session.since,
-                SessionSort::Seen => session.seen,
+                SessionSort::LastSeen => session.last_seen,
             };
             vec![Key::from(moment.0), Key::from(session.id.to_string().as_str())]
         };
@@ -437,7 +437,7 @@ impl People {
             id: row.id,
             current: this.is_some_and(|hash| row.token_hash == hash),
             since: at(row.created_at),
-            seen: at(row.last_seen_at),
+            last_seen: at(row.last_seen_at),
             expires: at(row.expires_at),
             agent: row.user_agent,
             address: row.address,
@@ -740,7 +740,7 @@ async fn offer(
     )
     .await
     .map_err(failed)?;
-    let detail = json!({"name": name, "holds_seconds": LINK_VALIDITY.as_secs()});
+    let detail = json!({"name": name, "valid_seconds": LINK_VALIDITY.as_secs()});
     append_audit(on, Some(by.person), "sign_in.offer", &person.to_string(), &detail)
         .await
         .map_err(failed)?;
@@ -799,7 +799,7 @@ async fn views(on: &mut PgConnection, rows: Vec<AccountRow>) -> Result<Vec<Perso
         grants: grant_views(&row, &grants),
         version: row.grants_version,
         password: row.password,
-        seen: row.seen.map(at),
+        last_seen: row.last_seen.map(at),
         created: at(row.created_at),
         name: row.name,
     };

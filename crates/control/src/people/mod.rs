@@ -396,7 +396,7 @@ impl People {
         )
         .await
         .map_err(failed)?;
-        let detail = json!({"name": row.name, "holds_seconds": validity.as_secs()});
+        let detail = json!({"name": row.name, "valid_seconds": validity.as_secs()});
         store::audit::append_audit(
             &mut transaction,
             id_of(by),

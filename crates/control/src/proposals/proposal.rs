@@ -83,7 +83,7 @@ impl Control {
             proposal: self
                 .load_proposal_view(actor, &mut connection, &present, &row, &edits, &planned)
                 .await?,
-            carries: node_roles(&present, node, &planned)?,
+            noderoles: node_roles(&present, node, &planned)?,
             choices: choices(&present, node, &planned)?,
             may_edit: actor
                 .require_in(Permission::Operator, place_of(&present, &row))

@@ -104,7 +104,7 @@ impl Control {
             input: input.get("data").cloned().unwrap_or_else(|| json!({})),
             provenance: self.provenance(&mut connection, &input).await?,
             values: input.get("sources").and_then(Value::as_object).map_or(0, serde_json::Map::len),
-            result_gone: result.is_none() && bytes > 0,
+            result_expired: result.is_none() && bytes > 0,
             result,
             output,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,

@@ -79,10 +79,13 @@ async fn drop_leads_to_committed_steps() {
     let lift = installation.control.lift(&installation.ada, web, vec![n1]).await.unwrap();
     let app = lift.roles.iter().find(|r| r.role == role("app")).unwrap();
     assert_eq!((app.legal.as_slice(), app.added, app.wave), ([n1].as_slice(), 3, Some((3, 3))));
-    let brings: Vec<_> =
-        app.brings.iter().map(|b| (b.role.as_str(), b.nodes.as_slice(), b.why.as_str())).collect();
+    let also_added: Vec<_> = app
+        .also_added
+        .iter()
+        .map(|b| (b.role.as_str(), b.nodes.as_slice(), b.why.as_str()))
+        .collect();
     assert_eq!(
-        brings,
+        also_added,
         [
             ("base", ["n1".to_owned()].as_slice(), "required by runtime, implicit"),
             ("runtime", &["n1".to_owned()], "required by app")

@@ -224,7 +224,7 @@ async fn longest_path_uses_count_or_duration() {
     }
     let time = installation.marked(TrailOptions::Longest(Length::Time)).await;
     assert_eq!(way(&time), ["base on n2", "runtime on n2"]);
-    let took = time.trail.as_ref().unwrap().path[0].took.unwrap();
+    let took = time.trail.as_ref().unwrap().path[0].duration_ms.unwrap();
     assert!((3_600_000..3_700_000).contains(&took), "{took}");
     assert!(
         text_of(&time).ends_with("Not counted, because they have not succeeded yet: 1."),

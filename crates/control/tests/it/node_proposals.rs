@@ -35,7 +35,7 @@ async fn new_node_is_bootstrapped_by_its_own_proposal() {
         installation.control.edit(&installation.ada, proposal, 0, vec![edit]).await.unwrap();
     let view = installation.control.node_proposal(&installation.bo, proposal).await.unwrap();
     let carried: Vec<(String, bool)> =
-        view.carries.iter().map(|c| (c.noderole.to_string(), c.proposed)).collect();
+        view.noderoles.iter().map(|c| (c.noderole.to_string(), c.proposed)).collect();
     assert_eq!(carried, [("base".to_owned(), true), ("runtime".to_owned(), true)]);
     assert!(!view.choices.iter().any(|choice| choice.role == role("runtime")));
     let listed = installation

@@ -227,7 +227,7 @@ async fn only_record_outside_blueprints_is_deleted() {
     );
 
     let meant = installation.control.delete_node(&installation.ada, n2, None).await.unwrap_err();
-    assert_eq!((meant.status, meant.code.as_str()), (409, "node_meant"));
+    assert_eq!((meant.status, meant.code.as_str()), (409, "node_in_desired_state"));
     let by_hand = "UPDATE node SET removed_in = (SELECT number FROM head) WHERE id = $1";
     let refused =
         sqlx::query(by_hand).bind(n2.0).execute(installation.database.app()).await.unwrap_err();

@@ -371,14 +371,14 @@ async fn disabled_service_account_loses_tokens_permanently() {
         person: Some(robot),
     };
     let token = installation.people.make_token(&root, &wish).await.unwrap().token;
-    assert_eq!(installation.people.one(&root, robot).await.unwrap().seen, None, "never here");
+    assert_eq!(installation.people.one(&root, robot).await.unwrap().last_seen, None, "never here");
     assert!(installation.people.actor_of_token(&token).await.unwrap().is_some());
-    let seen = installation.people.one(&root, robot).await.unwrap().seen;
+    let seen = installation.people.one(&root, robot).await.unwrap().last_seen;
     assert!(seen.is_some(), "a token is a way to be here");
     installation.people.disable(None, robot).await.unwrap();
     installation.people.set_disabled(&root, robot, false).await.unwrap();
     assert_eq!(
-        installation.people.one(&root, robot).await.unwrap().seen,
+        installation.people.one(&root, robot).await.unwrap().last_seen,
         seen,
         "also when the token is gone"
     );

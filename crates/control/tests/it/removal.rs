@@ -51,7 +51,7 @@ struct RandomCluster {
     web: DeploymentId,
     nodes: Vec<NodeId>,
     worker: WorkerId,
-    under_way: Vec<RunId>,
+    in_progress: Vec<RunId>,
     data: u64,
 }
 
@@ -76,7 +76,7 @@ impl RandomCluster {
         };
         store::workers::ensure_worker(installation.database.worker(), &hello, LONG).await.unwrap();
         store::workers::confirm_worker(installation.database.worker(), worker).await.unwrap();
-        Self { installation, line, web, nodes, worker, under_way: Vec::new(), data: 0 }
+        Self { installation, line, web, nodes, worker, in_progress: Vec::new(), data: 0 }
     }
 
     /// Binds exactly these noderoles, each with random parents among those named before it.
@@ -143,9 +143,9 @@ impl RandomCluster {
         )
         .await
         .unwrap();
-        self.under_way.extend(leased.iter().map(|l| l.run));
+        self.in_progress.extend(leased.iter().map(|l| l.run));
         let mut left = Vec::new();
-        for run in std::mem::take(&mut self.under_way) {
+        for run in std::mem::take(&mut self.in_progress) {
             if chance.one_in(2) {
                 left.push(run);
                 continue;
@@ -158,7 +158,7 @@ impl RandomCluster {
                 .await
                 .unwrap();
         }
-        self.under_way = left;
+        self.in_progress = left;
     }
 
     async fn holds(&self, when: &str) {

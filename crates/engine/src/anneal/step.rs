@@ -28,7 +28,7 @@ pub struct Step {
     /// Loses data, and so runs once per generation.
     pub destructive: bool,
     /// Has no run: milestones, stages, barriers.
-    pub instant: bool,
+    pub immediate: bool,
     /// Left out. It passes like an immediate step and has no output. The reason is stored
     /// elsewhere.
     pub skipped: bool,
@@ -193,7 +193,7 @@ impl<'de> Deserialize<'de> for Cause {
 impl Step {
     /// Whether it becomes ACTIVE without a run as soon as its join holds.
     pub fn is_immediate(&self) -> bool {
-        self.instant || self.skipped
+        self.immediate || self.skipped
     }
 
     /// Whether the result of its generation is applied.

@@ -777,7 +777,7 @@ impl<'c> Propagation<'c> {
         if generation == present && step.is_final() {
             return Err(Refused::AlreadyApplied { step: id, generation }.into());
         }
-        let instant = step.is_immediate();
+        let immediate = step.is_immediate();
         let progress = &mut step.progress;
         let running = progress.state == StepState::Transition;
         progress.generation = generation;
@@ -787,11 +787,11 @@ impl<'c> Propagation<'c> {
             return Ok(());
         }
         progress.error = None;
-        if instant && progress.state == StepState::Active && progress.pending == 0 {
+        if immediate && progress.state == StepState::Active && progress.pending == 0 {
             progress.applied = Some(generation);
             return Ok(());
         }
-        progress.cause = (!instant).then_some(Cause::new(why));
+        progress.cause = (!immediate).then_some(Cause::new(why));
         self.not_before.insert(id, Duration::ZERO);
         self.wait(id)
     }

@@ -771,7 +771,7 @@ struct WavePosition {
 fn order(projection: &Projection) -> BTreeMap<StepId, WavePosition> {
     let mut placed: BTreeMap<StepId, WavePosition> = BTreeMap::new();
     let instants: BTreeSet<StepId> =
-        ordered(projection).filter(|step| step.instant).map(|step| step.id).collect();
+        ordered(projection).filter(|step| step.immediate).map(|step| step.id).collect();
     let mut taken: BTreeSet<(NodeId, u32)> = BTreeSet::new();
     // Parents come before children.
     for step in ordered(projection) {
@@ -816,7 +816,7 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
         else {
             continue;
         };
-        let key = (step.instant, &step.key.role, step.deployment, &step.action);
+        let key = (step.immediate, &step.key.role, step.deployment, &step.action);
         let gathered =
             waves.entry(place.wave).or_default().entry(key).or_insert_with(|| Gathered {
                 group: group(step, deployment),
@@ -847,8 +847,9 @@ fn waves(planned: &Planned<'_>) -> Vec<Wave> {
                 &b.action,
             ))
         });
-        let of =
-            |instant: bool| groups.iter().filter(|g| g.immediate == instant).map(|g| g.nodes).sum();
+        let of = |immediate: bool| {
+            groups.iter().filter(|g| g.immediate == immediate).map(|g| g.nodes).sum()
+        };
         Wave { number, runs: of(false), immediate: of(true), groups }
     };
     waves.into_iter().map(wave).collect()
@@ -861,7 +862,7 @@ fn group(step: &StepIntent, deployment: DeploymentName) -> WaveGroup {
         nodes: 0,
         at_once: None,
         in_chunks: step.concurrency_group.mode == ConcurrencyGroupMode::Chunk,
-        immediate: step.instant,
+        immediate: step.immediate,
         action: step.action.clone(),
         destructive: step.destructive,
         first: Vec::new(),

@@ -79,7 +79,7 @@ pub struct StepIntent {
     /// Whether it loses data, and so runs once per generation.
     pub destructive: bool,
     /// Whether it becomes ACTIVE without a run as soon as its join holds.
-    pub instant: bool,
+    pub immediate: bool,
     /// Other rules of its role.
     pub run: RunPolicy,
     /// The steps that it waits for.
@@ -257,7 +257,7 @@ fn removals(
             // The role's join counts the parents of `run`.
             run: RunPolicy { join: Join::default(), ..step.run },
             destructive: false,
-            instant: false,
+            immediate: false,
             ..step
         });
     }
@@ -420,7 +420,7 @@ fn intent(
         jig: role.jig.clone(),
         jig_class: role.jig_class.clone(),
         destructive: role.flags.destructive,
-        instant: role.is_immediate(),
+        immediate: role.is_immediate(),
         run: RunPolicy { exclusive: role.run.exclusive && !node.phantom, ..role.run.clone() },
         parents: parents.collect(),
         change,

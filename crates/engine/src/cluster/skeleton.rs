@@ -1,8 +1,8 @@
 //! The skeleton: the part of a cluster's documents that planning reads.
 //!
-//! It omits data, so it is small enough for a browser. Two skeletons are equal if they agree on
-//! which roles are bound where, in which deployment and in which order. Nodes without a document
-//! are part of it, because users can bind them.
+//! It omits data, so it is small enough for a browser, but says where there are data. Two skeletons
+//! are equal if they agree on this and on which roles are bound where, in which deployment and in
+//! which order. Nodes without a document are part of it, because users can bind them.
 //!
 //! Binding often searches the noderoles of a deployment that answer to a name. The index by
 //! deployment and role name saves a walk over all nodes. If several match, binding takes the first
@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::document::{Blueprint, EdgeDoc, NodeDoc, NoderoleKey};
@@ -62,6 +63,9 @@ pub struct SkeletonDeployment {
     pub barclamps: BTreeMap<BarclampName, Hash>,
     /// The roles of the deployment, by content hash. Only these can be bound here.
     pub roles: BTreeMap<RoleName, Hash>,
+    /// The roles that have data, which is lost if they are removed and added again.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub roles_with_data: BTreeSet<RoleName>,
     /// Jigs that are switched off. Only the root deployment can have any.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub inactive_jigs: BTreeSet<JigName>,
@@ -96,6 +100,10 @@ pub struct SkeletonNoderole {
     pub rank: u32,
     /// The noderoles that this one waits for.
     pub parents: Vec<EdgeDoc>,
+    /// Whether it has its own data or a count of re-runs, which are lost if it is unbound and bound
+    /// again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub customized: bool,
 }
 
 impl Skeleton {
@@ -295,6 +303,7 @@ impl SkeletonNode {
                 role: noderole.role,
                 rank: noderole.rank,
                 parents: noderole.parents.clone(),
+                customized: noderole.reruns > 0 || has_values(&noderole.data),
             };
             (key.clone(), noderole)
         });
@@ -312,15 +321,22 @@ impl SkeletonNode {
     }
 }
 
+/// Whether the data differ from those of something just added.
+fn has_values(data: &Value) -> bool {
+    data.as_object().is_none_or(|object| !object.is_empty())
+}
+
 fn deployments_of(blueprint: &Blueprint) -> BTreeMap<DeploymentId, SkeletonDeployment> {
     let deployments = blueprint.deployments.iter().map(|(id, stored)| {
         let doc = &stored.doc;
+        let with_data = doc.roles.iter().filter(|(_, role)| has_values(&role.data));
         let deployment = SkeletonDeployment {
             name: doc.name.clone(),
             parent: doc.parent,
             phantom: doc.phantom,
             barclamps: doc.barclamps.clone(),
             roles: doc.roles.iter().map(|(name, role)| (name.clone(), role.role)).collect(),
+            roles_with_data: with_data.map(|(name, _)| name.clone()).collect(),
             inactive_jigs: doc.inactive_jigs.clone(),
         };
         (*id, deployment)

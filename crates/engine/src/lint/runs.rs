@@ -35,7 +35,7 @@ pub(super) fn inactive_jig(context: &LintContext<'_>, findings: &mut CheckFindin
     let is_active = |jig: &JigName| {
         switched(jig).or_else(|| context.subject.jigs.get(jig).copied()).unwrap_or(true)
     };
-    let inactive = |step: &&StepIntent| !step.instant && !is_active(&step.jig);
+    let inactive = |step: &&StepIntent| !step.immediate && !is_active(&step.jig);
     for step in context.running().filter(inactive) {
         let what = format!(
             "The role uses jig {}, which is switched off, so it would never start",
@@ -71,7 +71,7 @@ pub(super) fn nothing_to_run(context: &LintContext<'_>, findings: &mut CheckFind
 }
 
 pub(super) fn zero_timeout(context: &LintContext<'_>, findings: &mut CheckFindings) {
-    for step in context.running().filter(|step| !step.instant && step.run.timeout == 0) {
+    for step in context.running().filter(|step| !step.immediate && step.run.timeout == 0) {
         let what = "The role has a timeout of 0, so each run would be stopped when it starts";
         findings.add_noderole(
             context,
@@ -121,7 +121,7 @@ pub(super) fn simultaneous_restart(context: &LintContext<'_>, findings: &mut Che
     let mut groups: BTreeMap<_, Vec<&StepIntent>> = BTreeMap::new();
     let reruns = context
         .running()
-        .filter(|step| matches!(step.change, StepChange::Rerun(_)) && !step.instant);
+        .filter(|step| matches!(step.change, StepChange::Rerun(_)) && !step.immediate);
     for step in reruns {
         groups.entry((step.deployment, step.role)).or_default().push(step);
     }

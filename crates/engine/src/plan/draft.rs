@@ -53,7 +53,7 @@ pub(super) struct Draft<'a> {
     /// Nodes already in the journal for the current edit.
     kept: BTreeSet<NodeId>,
     /// Nesting depth of edits and trials in progress. The journal is needed while it is above 0.
-    under_way: usize,
+    depth: usize,
     looked_at: u64,
     answering: BTreeMap<(DeploymentId, RoleName), BTreeSet<Answer>>,
     places: BTreeMap<NoderoleId, (NodeId, NoderoleKey)>,
@@ -118,7 +118,7 @@ impl<'a> Draft<'a> {
             nodes: BTreeMap::new(),
             journal: Vec::new(),
             kept: BTreeSet::new(),
-            under_way: 0,
+            depth: 0,
             looked_at: 0,
             answering: BTreeMap::new(),
             places: BTreeMap::new(),
@@ -146,14 +146,14 @@ impl<'a> Draft<'a> {
         is_reverted: impl FnOnce(&T) -> bool,
     ) -> T {
         let (mark, kept) = (self.journal.len(), std::mem::take(&mut self.kept));
-        self.under_way += 1;
+        self.depth += 1;
         let done = what(self);
-        self.under_way -= 1;
+        self.depth -= 1;
         // A node may be in the journal twice then. Rollback restores the older state last.
         self.kept = kept;
         if is_reverted(&done) {
             self.roll_back(mark);
-        } else if self.under_way == 0 {
+        } else if self.depth == 0 {
             self.journal.clear();
         }
         done
@@ -284,6 +284,12 @@ impl<'a> Draft<'a> {
     pub fn noderole(&self, id: NoderoleId) -> Option<(NodeId, &NoderoleKey, &SkeletonNoderole)> {
         let (node, key) = self.places.get(&id).or_else(|| self.skeleton.location(id))?;
         Some((*node, key, self.node(*node).ok()?.noderoles.get(key)?))
+    }
+
+    /// A noderole as it was before the edits.
+    fn old_noderole(&self, id: NoderoleId) -> Option<&SkeletonNoderole> {
+        let (node, key) = self.skeleton.location(id)?;
+        self.skeleton.nodes.get(node)?.noderoles.get(key)
     }
 
     /// The noderole as text: `app on n1`.
@@ -421,6 +427,7 @@ impl<'a> Draft<'a> {
             phantom: new.phantom,
             barclamps: BTreeMap::new(),
             roles: BTreeMap::new(),
+            roles_with_data: BTreeSet::new(),
             inactive_jigs: BTreeSet::new(),
         };
         let phantom = SkeletonNode {
@@ -561,6 +568,7 @@ impl<'a> Draft<'a> {
             role: content,
             rank,
             parents: parents.into_iter().collect(),
+            customized: false,
         };
         found.noderoles.insert(key.clone(), noderole);
         for name in role.names() {
@@ -781,7 +789,8 @@ impl<'a> Draft<'a> {
                     .reasons
                     .roles
                     .get(&key)
-                    .filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at));
+                    .filter(|(at, _)| known.is_none() || dropped.is_some_and(|d| d < *at))
+                    .filter(|_| !was.is_some_and(|was| is_same_role(was, is, role)));
                 match (known, added) {
                     (_, Some((at, why))) => {
                         let (role, why) = (role.clone(), why.clone());
@@ -803,6 +812,9 @@ impl<'a> Draft<'a> {
             for role in was.into_iter().flat_map(|was| was.roles.keys()) {
                 let key = (*id, role.clone());
                 let Some((at, why)) = self.reasons.gone_roles.get(&key) else { continue };
+                if was.is_some_and(|was| is_same_role(was, is, role)) {
+                    continue;
+                }
                 // A role that was removed and added again has lost its data, so the effects list
                 // both.
                 gone_roles.push((
@@ -878,10 +890,11 @@ impl<'a> Draft<'a> {
         effects.unbound = in_order(unbound);
     }
 
-    /// Whether a noderole was removed and bound again.
+    /// Whether a noderole was removed and bound again, and differs now.
     fn was_rebound(&self, id: NoderoleId) -> bool {
         let (bound, gone) = (self.reasons.bound.get(&id), self.reasons.gone.get(&id));
-        bound.zip(gone).is_some_and(|((bound, _), (gone, _))| bound > gone)
+        let again = bound.zip(gone).is_some_and(|((bound, _), (gone, _))| bound > gone);
+        again && self.old_noderole(id) != self.noderole(id).map(|(_, _, noderole)| noderole)
     }
 
     fn add_noderole_effects(
@@ -949,6 +962,12 @@ impl<'a> Draft<'a> {
         let root = self.skeleton.deployments.get(&self.root()?)?;
         Some(root.inactive_jigs.contains(jig))
     }
+}
+
+/// Whether a deployment has the same role with the same content as before, and no data were lost.
+fn is_same_role(was: &SkeletonDeployment, is: &SkeletonDeployment, role: &RoleName) -> bool {
+    let (old, new) = (was.roles.get(role), is.roles.get(role));
+    old.is_some() && old == new && !was.roles_with_data.contains(role)
 }
 
 fn restore_entry<K: Ord, T>(overlay: &mut BTreeMap<K, Option<T>>, key: K, was: Option<Option<T>>) {

@@ -173,6 +173,7 @@ mod tests {
             phantom: NodeId(Uuid::nil()),
             barclamps: BTreeMap::new(),
             roles: (0..roles).map(role).collect(),
+            roles_with_data: BTreeSet::new(),
             inactive_jigs: BTreeSet::new(),
         };
         skeleton.deployments.insert(DeploymentId(Uuid::nil()), deployment);

@@ -56,7 +56,7 @@ pub struct RoleDropPreview {
     #[serde(default)]
     pub unknown: Vec<NodeId>,
     /// Roles that the drop also adds, in the order of the decisions.
-    pub brings: Vec<AddedRole>,
+    pub also_added: Vec<AddedRole>,
     /// Nodes that would move to another deployment, as text: `Node web-1 moves from system to web`.
     pub moves: Vec<String>,
     /// Total number of noderoles that would be added.
@@ -241,7 +241,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
             legal: Vec::new(),
             illegal: Vec::new(),
             unknown: Vec::new(),
-            brings: Vec::new(),
+            also_added: Vec::new(),
             moves: Vec::new(),
             added: 0,
             wave: None,
@@ -387,15 +387,15 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     fn add_required(&mut self, role: &RoleName, node: NodeId, why: &str) {
         let short = self.short(node);
         let place = *self.brought.entry((role.clone(), why.to_owned())).or_insert_with(|| {
-            self.told.brings.push(AddedRole {
+            self.told.also_added.push(AddedRole {
                 role: role.clone(),
                 nodes: Vec::new(),
                 count: 0,
                 why: why.to_owned(),
             });
-            self.told.brings.len() - 1
+            self.told.also_added.len() - 1
         });
-        let brought = &mut self.told.brings[place];
+        let brought = &mut self.told.also_added[place];
         brought.count += 1;
         if brought.nodes.len() < NAMED {
             brought.nodes.push(short);

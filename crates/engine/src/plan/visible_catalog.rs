@@ -303,6 +303,7 @@ mod tests {
             phantom: NodeId(Uuid::from_u128(2)),
             barclamps: BTreeMap::new(),
             roles: BTreeMap::new(),
+            roles_with_data: BTreeSet::new(),
             inactive_jigs: BTreeSet::new(),
         };
         let mut skeleton = Skeleton::default();

@@ -41,8 +41,8 @@ fn order(found: &Impact) -> String {
         let limit = g
             .at_once
             .map(|n| format!(" ({n} at once{})", if g.in_chunks { ", in chunks" } else { "" }));
-        let instant = if g.immediate { "!" } else { "" };
-        format!("{}{instant} {}{}", g.role, g.nodes, limit.unwrap_or_default())
+        let immediate = if g.immediate { "!" } else { "" };
+        format!("{}{immediate} {}{}", g.role, g.nodes, limit.unwrap_or_default())
     };
     let wave = |w: &impact::Wave| {
         let groups: Vec<String> = w.groups.iter().map(group).collect();
@@ -421,14 +421,14 @@ proptest! {
     fn waves_respect_edges(
         wires in prop::collection::vec((1usize..8, 0usize..8), 0..14),
         shared in prop::collection::vec(any::<bool>(), 8),
-        instant in prop::collection::vec(any::<bool>(), 8),
+        immediate in prop::collection::vec(any::<bool>(), 8),
         drops in prop::collection::btree_set((1u128..5, 0usize..8), 1..14),
     ) {
         let roles = (0..8).map(|n| {
             let requires: BTreeSet<String> =
                 wires.iter().filter(|(child, parent)| *child == n && parent < child).map(|(_, p)| format!("r{p}")).collect();
             let requires: Vec<&str> = requires.iter().map(String::as_str).collect();
-            let made = flagged(role(&format!("r{n}"), &requires), |f| f.milestone = instant[n]);
+            let made = flagged(role(&format!("r{n}"), &requires), |f| f.milestone = immediate[n]);
             Role { run: RunPolicy { exclusive: !shared[n], ..made.run.clone() }, ..made }
         });
         let mut world = World::of(roles.collect());
@@ -452,10 +452,10 @@ proptest! {
         for (id, step) in &steps {
             let wave = waves[id];
             for (parent, _) in step.parents.iter().filter(|(parent, _)| steps.contains_key(parent)) {
-                prop_assert!(wave > waves[parent] || (step.instant && wave == waves[parent]));
+                prop_assert!(wave > waves[parent] || (step.immediate && wave == waves[parent]));
             }
-            prop_assert!(step.instant || wave > 0);
-            prop_assert!(step.instant || !step.run.exclusive || exclusive.insert((step.node, wave)));
+            prop_assert!(step.immediate || wave > 0);
+            prop_assert!(step.immediate || !step.run.exclusive || exclusive.insert((step.node, wave)));
         }
         prop_assert_eq!(found.waves.iter().map(|w| w.runs + w.immediate).sum::<usize>(), steps.len());
         prop_assert_eq!(found.starts.count, steps.len());

@@ -63,7 +63,7 @@ impl Protocol {
                 rank: self.rank(index),
                 join: Join::default(),
                 destructive: spec.destructive && self.has(Guard::Unrepeated),
-                instant: false,
+                immediate: false,
                 skipped: false,
                 needs: Needs::Alive,
                 retries: spec.retries,

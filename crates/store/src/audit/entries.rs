@@ -29,7 +29,7 @@ pub enum AuditActor {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AuditFilter<'f> {
     /// `None`: any actor.
-    pub who: Option<AuditActor>,
+    pub actor: Option<AuditActor>,
     /// `application` or `database`. `None`: both.
     pub source: Option<&'f str>,
     pub action: Option<&'f str>,
@@ -79,7 +79,7 @@ pub async fn audit(
         .join(JoinType::LeftJoin, join(audit::Column::Actor, person::Column::Id))
         .join(JoinType::LeftJoin, join(audit::Column::Id, seal::Column::AuditId))
         .limit(limit);
-    query = match filter.who {
+    query = match filter.actor {
         Some(AuditActor::Person(person)) => query.filter(audit::Column::Actor.eq(person.0)),
         Some(AuditActor::Gantry) => query.filter(audit::Column::Actor.is_null()),
         None => query,

@@ -195,9 +195,9 @@ async fn remove_documents(
         deployment::Entity::update_many()
             .col_expr(deployment::Column::RemovedIn, Expr::value(number.0))
             .col_expr(deployment::Column::HeadNo, Expr::value(number.0))
-            .col_expr(deployment::Column::HeldBy, Expr::cust("NULL"))
-            .col_expr(deployment::Column::HeldAt, Expr::cust("NULL"))
-            .col_expr(deployment::Column::HeldReason, Expr::cust("NULL"))
+            .col_expr(deployment::Column::OnHoldBy, Expr::cust("NULL"))
+            .col_expr(deployment::Column::OnHoldSince, Expr::cust("NULL"))
+            .col_expr(deployment::Column::OnHoldReason, Expr::cust("NULL"))
             .filter(deployment::Column::Id.eq_any(deployments))
             .exec(&orm(on))
             .await?;

@@ -29,7 +29,7 @@ pub async fn deployment_rows(
 ) -> Result<Vec<DeploymentRow>, StoreError> {
     type Row = (Uuid, String, i64, Option<Uuid>, Option<String>, Option<String>, i32);
     let rows: Vec<Row> = deployment::Entity::find()
-        .join(JoinType::LeftJoin, join(deployment::Column::HeldBy, person::Column::Id))
+        .join(JoinType::LeftJoin, join(deployment::Column::OnHoldBy, person::Column::Id))
         .filter(deployment::Column::RemovedIn.is_null())
         .order_by_asc(deployment::Column::Name)
         .select_only()
@@ -40,16 +40,16 @@ pub async fn deployment_rows(
             deployment::Column::Parent,
         ])
         .column(person::Column::Name)
-        .columns([deployment::Column::HeldReason, deployment::Column::Priority])
+        .columns([deployment::Column::OnHoldReason, deployment::Column::Priority])
         .into_tuple()
         .all(&orm(connection))
         .await?;
-    let row = |(id, name, head_no, parent, held_by, reason, priority): Row| DeploymentRow {
+    let row = |(id, name, head_no, parent, on_hold_by, reason, priority): Row| DeploymentRow {
         id: DeploymentId(id),
         name,
         head_no: BlueprintNumber(head_no),
         parent: parent.map(DeploymentId),
-        held: held_by.map(|by| (by, reason.unwrap_or_default())),
+        held: on_hold_by.map(|by| (by, reason.unwrap_or_default())),
         priority,
     };
     Ok(rows.into_iter().map(row).collect())
@@ -64,17 +64,17 @@ pub async fn set_hold(
     hold: Option<(PersonId, &str)>,
 ) -> Result<bool, StoreError> {
     let mut query = deployment::Entity::update_many()
-        .col_expr(deployment::Column::HeldBy, Expr::value(hold.map(|(by, _)| by.0)))
-        .col_expr(deployment::Column::HeldReason, Expr::value(hold.map(|(_, reason)| reason)))
+        .col_expr(deployment::Column::OnHoldBy, Expr::value(hold.map(|(by, _)| by.0)))
+        .col_expr(deployment::Column::OnHoldReason, Expr::value(hold.map(|(_, reason)| reason)))
         .filter(deployment::Column::Id.eq(deployment.0))
         .filter(deployment::Column::RemovedIn.is_null());
     query = match hold {
         Some(_) => query
-            .col_expr(deployment::Column::HeldAt, Expr::current_timestamp())
-            .filter(deployment::Column::HeldBy.is_null()),
+            .col_expr(deployment::Column::OnHoldSince, Expr::current_timestamp())
+            .filter(deployment::Column::OnHoldBy.is_null()),
         None => query
-            .col_expr(deployment::Column::HeldAt, Expr::cust("NULL"))
-            .filter(deployment::Column::HeldBy.is_not_null()),
+            .col_expr(deployment::Column::OnHoldSince, Expr::cust("NULL"))
+            .filter(deployment::Column::OnHoldBy.is_not_null()),
     };
     let is_changed = query.exec(&orm(connection)).await?.rows_affected == 1;
     if is_changed && hold.is_none() {

@@ -15,9 +15,9 @@ pub mod deployment {
         pub doc: Vec<u8>,
         pub head_no: i64,
         pub removed_in: Option<i64>,
-        pub held_by: Option<Uuid>,
-        pub held_at: Option<TimeDateTimeWithTimeZone>,
-        pub held_reason: Option<String>,
+        pub on_hold_by: Option<Uuid>,
+        pub on_hold_since: Option<TimeDateTimeWithTimeZone>,
+        pub on_hold_reason: Option<String>,
         pub priority: i32,
     }
 

@@ -115,7 +115,7 @@ pub mod role_check {
         pub failures: i32,
         pub reran: bool,
         pub detail: String,
-        pub took_ms: i32,
+        pub duration_ms: i32,
         pub checked_at: Option<TimeDateTimeWithTimeZone>,
         pub changed_at: Option<TimeDateTimeWithTimeZone>,
         pub passes_until: TimeDateTimeWithTimeZone,
@@ -249,7 +249,7 @@ pub(crate) fn step_columns<'r>(steps: &'r [&'r StepIntent]) -> Columns<'r, &'r S
         .intent(C::Jig, |s| s.jig.as_str())
         .intent(C::Exclusive, |s| s.run.exclusive)
         .intent(C::Destructive, |s| s.destructive)
-        .intent(C::Immediate, |s| s.instant)
+        .intent(C::Immediate, |s| s.immediate)
         .intent(C::Needs, |s| needs(s.needs()))
         .intent(C::Place, |s| place(s.place()))
         .intent(C::ContentHash, |s| s.content.as_bytes().as_slice())

@@ -85,7 +85,7 @@ pub mod health_check {
         #[sea_orm(column_type = "JsonBinary")]
         pub attempts: Json,
         pub detail: String,
-        pub took_ms: i32,
+        pub duration_ms: i32,
         pub by: String,
         pub connection_no: i32,
     }

@@ -45,7 +45,7 @@ pub mod background_task {
         pub period_ms: i64,
         pub started_at: Option<TimeDateTimeWithTimeZone>,
         pub ended_at: Option<TimeDateTimeWithTimeZone>,
-        pub took_ms: Option<i64>,
+        pub duration_ms: Option<i64>,
         pub outcome: Option<String>,
         pub error: Option<String>,
         pub failures: i32,

@@ -120,7 +120,7 @@ pub struct HealthCheckRow {
     /// The result of each address.
     pub attempts: Attempts,
     /// In milliseconds.
-    pub took_ms: i32,
+    pub duration_ms: i32,
     /// The worker's name.
     pub by: String,
 }

@@ -39,7 +39,7 @@ pub struct AccountRow {
     pub password: bool,
     /// The last request, with a session or a token. `None`: never.
     #[sea_orm(from_expr = "Expr::cust(LAST_VISIT)")]
-    pub seen: Option<OffsetDateTime>,
+    pub last_seen: Option<OffsetDateTime>,
     pub created_at: OffsetDateTime,
 }
 

@@ -137,7 +137,7 @@ pub struct RoleCheckRow {
     pub failures: i32,
     pub reran: bool,
     pub detail: String,
-    pub took_ms: i32,
+    pub duration_ms: i32,
     pub checked_at: Option<OffsetDateTime>,
     pub changed_at: Option<OffsetDateTime>,
     /// Whether it is a success that still counts.
@@ -150,7 +150,7 @@ pub async fn role_check(
     step: StepId,
 ) -> Result<Option<RoleCheckRow>, StoreError> {
     Ok(sqlx::query_as(
-        "SELECT generation, state, failures, reran, detail, took_ms, checked_at, changed_at,
+        "SELECT generation, state, failures, reran, detail, duration_ms, checked_at, changed_at,
            passes_until > now() AS passes
          FROM role_check WHERE step_id = $1",
     )

@@ -79,7 +79,7 @@ impl StepRow {
             rank: self.rank.unsigned_abs(),
             join: Join { need, after },
             destructive: self.destructive,
-            instant: self.immediate,
+            immediate: self.immediate,
             skipped: self.skipped,
             needs,
             retries: self.retries.unsigned_abs(),

@@ -24,13 +24,13 @@ CROSS JOIN LATERAL (
   UNION ALL
   SELECT jsonb_build_object('rule', 'on_hold', 'deployment', h.name, 'by', p.name), h.place
   FROM (
-    WITH RECURSIVE above (parent, name, held_by, place) AS (
-      SELECT d.parent, d.name, d.held_by, 0 WHERE a.on_hold
+    WITH RECURSIVE above (parent, name, on_hold_by, place) AS (
+      SELECT d.parent, d.name, d.on_hold_by, 0 WHERE a.on_hold
       UNION ALL
-      SELECT u.parent, u.name, u.held_by, v.place + 1 FROM above v JOIN deployment u ON u.id = v.parent
+      SELECT u.parent, u.name, u.on_hold_by, v.place + 1 FROM above v JOIN deployment u ON u.id = v.parent
     )
     SELECT * FROM above
-  ) h JOIN person p ON p.id = h.held_by
+  ) h JOIN person p ON p.id = h.on_hold_by
   UNION ALL
   SELECT jsonb_build_object('rule', 'paused'), 0 WHERE a.paused
   UNION ALL

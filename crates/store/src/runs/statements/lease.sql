@@ -1,5 +1,5 @@
 WITH RECURSIVE held AS (
-  SELECT id FROM deployment WHERE held_by IS NOT NULL
+  SELECT id FROM deployment WHERE on_hold_by IS NOT NULL
   UNION SELECT d.id FROM deployment d JOIN held ON d.parent = held.id),
 queued AS MATERIALIZED (
   SELECT r.id, s.timeout_s,

@@ -12,7 +12,7 @@ let ada;
 let bo;
 before(async () => {
   browser = await openBrowser();
-  gantry = await start({ name: 'oversight' });
+  gantry = await start({ name: 'overview' });
   ada = await signIn(await openPage(browser, gantry), gantry, 'author');
   bo = await signIn(await openPage(browser, gantry), gantry, 'reviewer');
 }, { timeout: 240_000 });
@@ -38,7 +38,7 @@ test('overview counts link to their lists', { timeout: 120_000 }, async () => {
   await visit(ada, '/');
   await eachLook(ada, () => assertFits(ada));
   await assertAccessible(ada);
-  await screenshot(ada, 'oversight-overview');
+  await screenshot(ada, 'overview');
   assertQuiet(ada);
 });
 
@@ -74,11 +74,11 @@ test('workers are filtered and have pages', { timeout: 120_000 }, async () => {
   await ada.locator('tbody').getByText('confirmed').first().waitFor();
   await eachLook(ada, () => assertFits(ada));
   await assertAccessible(ada);
-  await screenshot(ada, 'oversight-workers');
+  await screenshot(ada, 'overview-workers');
   await ada.locator('main a[href^="/workers/"]').first().click();
   await ada.getByRole('heading', { level: 1, name: /^Worker / }).waitFor();
   await assertAccessible(ada);
-  await screenshot(ada, 'oversight-worker');
+  await screenshot(ada, 'overview-worker');
   assertQuiet(ada);
 });
 
@@ -87,7 +87,7 @@ test('the audit is filtered, verified and exported', { timeout: 120_000 }, async
   await bo.getByRole('textbox', { name: 'Actor', exact: true }).fill('ada');
   await bo.getByRole('textbox', { name: 'Action' }).fill('sign_in');
   await bo.getByRole('button', { name: 'Filter' }).click();
-  await bo.waitForURL(/who=ada/);
+  await bo.waitForURL(/actor=ada/);
   await bo.waitForURL(/action=sign_in/);
   const rows = bo.locator('main tbody tr');
   // The old rows stay until the new ones arrive.
@@ -98,7 +98,7 @@ test('the audit is filtered, verified and exported', { timeout: 120_000 }, async
   await bo.locator('main tbody details[open] pre').first().waitFor();
   await eachLook(bo, () => assertFits(bo));
   await assertAccessible(bo);
-  await screenshot(bo, 'oversight-audit');
+  await screenshot(bo, 'overview-audit');
 
   await bo.getByRole('link', { name: 'Verify the chain' }).click();
   await bo.getByRole('region', { name: 'Verification result' }).or(bo.getByRole('status', { name: 'Verification result' })).waitFor();
@@ -123,7 +123,7 @@ test('the palette opens a node by keyboard', { timeout: 120_000 }, async () => {
   await ada.keyboard.press('Home');
   await active(ada, field, 'Overview');
   await assertAccessible(ada);
-  await screenshot(ada, 'oversight-palette');
+  await screenshot(ada, 'overview-palette');
 
   // After Escape, the focus returns to the previous element.
   await ada.keyboard.press('Escape');
@@ -180,7 +180,7 @@ test('search works without JavaScript', { timeout: 120_000 }, async () => {
   await visit(ada, '/search?q=web');
   await eachLook(ada, () => assertFits(ada));
   await assertAccessible(ada);
-  await screenshot(ada, 'oversight-search');
+  await screenshot(ada, 'overview-search');
   assertQuiet(ada);
 });
 
