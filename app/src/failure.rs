@@ -64,10 +64,3 @@ impl From<Problem> for Failure {
         Self(problem)
     }
 }
-
-impl Failure {
-    /// Whether the request requires a sign-in.
-    pub fn is_signed_out(&self) -> bool {
-        self.0.status == 401
-    }
-}

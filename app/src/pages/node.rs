@@ -538,7 +538,7 @@ fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
     let line = |address: String, said: String| {
         view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
     };
-    // Older health checks stored only one address.
+    // A check that found no address to try has only a message.
     if look.tried.is_empty() {
         return line(look.address.clone(), look.message.clone()).into_any();
     }

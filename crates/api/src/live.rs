@@ -16,8 +16,6 @@ use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId, ProposalId, ReviewI
 
 /// Maximum number of topics of one stream, which all tabs of a browser share.
 pub const MAX_TOPICS: usize = 128;
-/// Maximum number of topics of one page, so that several tabs fit on one stream.
-pub const MAX_PAGE_TOPICS: usize = 32;
 
 /// A topic of a stream: `/events?after=CURSOR&topics=TOPICS`, topics separated by commas.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

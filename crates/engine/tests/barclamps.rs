@@ -495,8 +495,8 @@ fn content_depends_on_own_files_only() {
         "files that come together are one"
     );
 
-    // A version stored when the catalog still affected content counts as the same version. Any
-    // other difference does not.
+    // A file of the set that is imported again alone counts as the same version. Any other
+    // difference does not.
     let (stored, read) = (&set.barclamps[1].barclamp, &behind.barclamps[0].barclamp);
     let mut both = catalog(&set);
     for object in &behind.objects {

@@ -20,19 +20,9 @@ pub const PROGRAM_ROLES: [&str; 3] = [SERVER_ROLE, WORKER_ROLE, METRICS_ROLE];
 /// The database of a private cluster.
 pub const DATABASE: &str = "gantry";
 
-/// SQL that creates missing roles. Clusters of earlier versions have one role for server and
-/// workers, which becomes the server's.
+/// SQL that creates missing roles.
 fn roles_sql(program_roles: [&str; 3]) -> String {
-    let server = program_roles[0];
     let mut sql = String::from("DO $roles$\nBEGIN\n");
-    if server == SERVER_ROLE {
-        sql.push_str(
-            "  IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'gantry_app')
-     AND NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'gantry_server') THEN
-    ALTER ROLE gantry_app RENAME TO gantry_server;
-  END IF;\n",
-        );
-    }
     for role in [OWNER_ROLE].into_iter().chain(program_roles) {
         let _ = writeln!(
             sql,

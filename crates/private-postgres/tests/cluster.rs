@@ -82,23 +82,19 @@ async fn data_and_roles_survive_a_stop() {
     let again = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     assert_eq!(scalar::<i32>(&again.owner_url(DATABASE), "SELECT n FROM kept").await, 7);
     let admin = again.admin_url(DATABASE);
-    for earlier in [
-        "DROP OWNED BY gantry_worker, gantry_metrics",
-        "DROP ROLE gantry_worker, gantry_metrics",
-        "ALTER ROLE gantry_server RENAME TO gantry_app",
-    ] {
-        execute(&admin, earlier).await.unwrap();
+    for removal in
+        ["DROP OWNED BY gantry_worker, gantry_metrics", "DROP ROLE gantry_worker, gantry_metrics"]
+    {
+        execute(&admin, removal).await.unwrap();
     }
     again.stop().await.unwrap();
 
-    // A cluster of an earlier version has one role for all programs.
+    // A start creates missing roles.
     let again = PrivatePostgres::start(Settings::durable(&home)).await.unwrap();
     for url in [again.server_url(DATABASE), again.worker_url(DATABASE), again.metrics_url(DATABASE)]
     {
         assert_eq!(scalar::<i32>(&url, "SELECT 1").await, 1);
     }
-    let earlier = "SELECT count(*)::int FROM pg_roles WHERE rolname = 'gantry_app'";
-    assert_eq!(scalar::<i32>(&again.owner_url(DATABASE), earlier).await, 0);
     let pid = postmaster_pid(&home);
     drop(again);
     assert!(!runs(pid), "dropping stops it too");

@@ -16,14 +16,12 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
     WHEN 'local' THEN jsonb_build_object('transport', 'local', 'root', connection -> 'root') END
 $$;
 
--- Whether a row matches its document. Older documents have no connection and match any row; workers
--- start no run with them.
+-- Whether a row matches its document.
 CREATE OR REPLACE FUNCTION node_matches(n node, doc jsonb) RETURNS boolean
 LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
-  SELECT NOT doc ? 'connection'
-    OR doc -> 'connection' IS NOT DISTINCT FROM node_connection(n.transport, n.address,
+  SELECT doc -> 'connection' IS NOT DISTINCT FROM node_connection(n.transport, n.address,
       n.connection)
-       AND coalesce(doc -> 'hints', '{}') = n.hints
+    AND coalesce(doc -> 'hints', '{}') = n.hints
 $$;
 
 -- Nodes that get their first document from a review and whose record changed since it was planned.

@@ -28,11 +28,7 @@ impl Control {
     /// one snapshot. It reads everything, so it is for the operator of the database, not for
     /// signed-in people.
     pub async fn verify(&self) -> Result<Verified, Problem> {
-        let mut transaction = self.begin().await?;
-        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            .execute(&mut *transaction)
-            .await
-            .map_err(|e| from_store(e.into()))?;
+        let mut transaction = self.snapshot().await?;
         sqlx::query("SET LOCAL statement_timeout = 0")
             .execute(&mut *transaction)
             .await

@@ -224,8 +224,8 @@ fn base(all: &Catalog) -> Result<Catalog, Problem> {
 enum CatalogState {
     /// The catalog does not have the version.
     New,
-    /// The catalog has the same content: equal bytes, or a difference only in jigs that old imports
-    /// took from the catalog.
+    /// The catalog has the same content: equal bytes, or a difference only in jigs that another file
+    /// of the same import declares.
     Same(Hash),
     /// The catalog has other content for the version, or has the version in another spelling.
     Other { hash: Hash, version: String },
@@ -237,14 +237,9 @@ fn catalog_state(
     merged: &Catalog,
     new: &ImportedBarclamp,
 ) -> Result<CatalogState, Problem> {
-    let same_version = all.barclamps().filter(|(_, other)| {
+    let Some((hash, stored)) = all.barclamps().find(|(_, other)| {
         other.name == new.barclamp.name && version::is_same(&other.version, &new.barclamp.version)
-    });
-    // Old catalogs may contain several spellings of one version; older releases did not compare
-    // versions this way.
-    let Some((hash, stored)) =
-        same_version.max_by_key(|(_, other)| other.version == new.barclamp.version)
-    else {
+    }) else {
         return Ok(CatalogState::New);
     };
     let same = hash == new.hash

@@ -53,11 +53,7 @@ impl Control {
             Some(_) => Limit::rows(wanted.limit, PAGE),
             None => Limit::rows(wanted.limit, STEPS_PER_REASON).min(STEPS_PER_REASON),
         };
-        let mut transaction = self.begin().await?;
-        sqlx::query("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-            .execute(&mut *transaction)
-            .await
-            .map_err(|e| from_store(e.into()))?;
+        let mut transaction = self.snapshot().await?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
         let found = store::runs::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await

@@ -197,8 +197,8 @@ fn by_number(a: (Hash, &str), b: (Hash, &str)) -> Ordering {
 
 /// Whether two contents of a version differ only in jig values that their own files do not declare.
 ///
-/// Earlier releases took the class and client role of such a jig from any barclamp imported before.
-/// Content stored then is unchanged, and the same files still count as the same version.
+/// A set of files takes the class and client role of such a jig from the file of the set that
+/// declares it. If one of its files is imported again alone, it still counts as the same version.
 ///
 /// # Errors
 /// [`CatalogError`] if the catalog lacks a role of one of them.

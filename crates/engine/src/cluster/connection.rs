@@ -297,8 +297,7 @@ impl ConnectionChange {
         })
     }
 
-    /// Applies the change to a connection. Older documents have no connection; then the change must
-    /// set every field.
+    /// Applies the change to a connection. Without one, the change must set every field.
     ///
     /// # Errors
     /// [`ConnectionError`] if a field is missing or does not exist for the transport.

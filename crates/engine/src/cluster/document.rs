@@ -91,8 +91,7 @@ pub struct NodeDoc {
     pub deployment: DeploymentId,
     /// Whether this is a deployment's phantom node and not a machine.
     pub phantom: bool,
-    /// How a worker connects to the node. Null for a phantom node and in older documents, which no
-    /// run uses.
+    /// How a worker connects to the node. Null for a phantom node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub connection: Option<Connection>,
     /// Data that the node's roles may read before their first run, as a JSON object.

@@ -52,7 +52,7 @@ pub async fn discrepancies(
         rows(on, DEPLOYMENT_QUERY).await?,
         &mut found,
     );
-    compare("node", expected_nodes(blueprint), node_rows(on, blueprint).await?, &mut found);
+    compare("node", expected_nodes(blueprint), rows(on, NODE_QUERY).await?, &mut found);
     found.extend(wrong_noderoles(on, blueprint).await?);
     found.extend(wrong_steps(on, projection).await?);
     let jigs: Vec<(String, bool)> =
@@ -151,18 +151,6 @@ fn expected_deployments(blueprint: &Blueprint) -> Rows {
 const NODE_QUERY: &str = "SELECT id, jsonb_build_object('fqdn', fqdn, 'deployment', deployment_id, 'phantom', phantom, \
     'doc', encode(doc, 'hex'), 'connection', node_connection(transport, address, connection), 'hints', hints) \
     FROM node WHERE removed_in IS NULL AND doc IS NOT NULL";
-
-/// Older documents do not contain the connection, so it is not compared for them.
-async fn node_rows(on: &mut PgConnection, blueprint: &Blueprint) -> Result<Rows, StoreError> {
-    let mut rows = rows(on, NODE_QUERY).await?;
-    for (id, stored) in blueprint.nodes.iter().filter(|(_, stored)| stored.doc.connection.is_none())
-    {
-        if let Some(row) = rows.get_mut(&id.0) {
-            (row["connection"], row["hints"]) = (Value::Null, json!(stored.doc.hints));
-        }
-    }
-    Ok(rows)
-}
 
 fn expected_nodes(blueprint: &Blueprint) -> Rows {
     let row = |stored: &engine::cluster::document::Stored<engine::cluster::NodeDoc>| {

@@ -26,10 +26,6 @@ use crate::entity::{barclamp, import_report, jig, join, person};
 /// readers can load all of them.
 pub const MAX_BARCLAMPS: u64 = 10_000;
 
-/// Tolerance above the limit. In older versions, concurrent imports did not wait for each other,
-/// and each one counted separately.
-const TOLERANCE: u64 = 1_000;
-
 /// An imported version of a barclamp.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BarclampRow {
@@ -125,7 +121,7 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
         .join(JoinType::LeftJoin, join(barclamp::Column::ImportedBy, person::Column::Id))
         .order_by_asc(barclamp::Column::Name)
         .order_by_asc(barclamp::Column::Version)
-        .limit(MAX_BARCLAMPS + TOLERANCE + 1)
+        .limit(MAX_BARCLAMPS + 1)
         .select_only()
         .columns([barclamp::Column::Name, barclamp::Column::Version])
         .columns([barclamp::Column::Hash, barclamp::Column::ImportedAt])
@@ -133,7 +129,7 @@ pub async fn barclamps(on: &mut PgConnection) -> Result<Vec<BarclampRow>, StoreE
         .into_tuple()
         .all(&orm(on))
         .await?;
-    if rows.len() as u64 > MAX_BARCLAMPS + TOLERANCE {
+    if rows.len() as u64 > MAX_BARCLAMPS {
         return Err(StoreError::corrupt(
             "barclamp",
             format!("there are more than {MAX_BARCLAMPS} versions"),

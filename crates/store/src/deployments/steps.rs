@@ -3,14 +3,14 @@
 use engine::ids::{DeploymentId, NodeId, NoderoleId, StepId};
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect};
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 use crate::connect::orm;
 use crate::entity::{join, node, noderole, step};
 use crate::list::ColumnType;
-use crate::runs::{StateCounts, joined_steps};
+use crate::runs::{STATE_COUNTS, StateCounts, joined_steps};
 use crate::{Page, Sort, Store, StoreError};
 
 /// A step on a board.
@@ -145,20 +145,15 @@ struct DeploymentCountsRow {
 pub async fn counts(
     connection: &mut PgConnection,
 ) -> Result<Vec<(DeploymentId, DeploymentCounts)>, StoreError> {
-    let rows: Vec<DeploymentCountsRow> = sqlx::query_as(
+    let sql = format!(
         "SELECT d.id, (SELECT count(*) FROM node n WHERE n.deployment_id = d.id AND NOT n.phantom AND n.removed_in IS NULL) AS nodes, \
-         count(*) FILTER (WHERE s.state = 'blocked') AS blocked, count(*) FILTER (WHERE s.state = 'todo') AS todo, \
-         count(*) FILTER (WHERE s.state = 'transition') AS transition, count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run') AS active, \
-         count(*) FILTER (WHERE s.state = 'error') AS error, \
-         count(*) FILTER (WHERE s.state = 'active' AND s.stale) AS stale, \
-         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) AS comparing, \
-         count(c.step_id) FILTER (WHERE s.state = 'active') AS unchecked FROM deployment d \
+         {STATE_COUNTS} FROM deployment d \
          LEFT JOIN noderole r ON r.deployment_id = d.id LEFT JOIN step s ON s.noderole_id = r.id \
          LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now() \
-         WHERE d.removed_in IS NULL GROUP BY d.id",
-    )
-    .fetch_all(connection)
-    .await?;
+         WHERE d.removed_in IS NULL GROUP BY d.id"
+    );
+    let rows: Vec<DeploymentCountsRow> =
+        sqlx::query_as(AssertSqlSafe(sql)).fetch_all(connection).await?;
     let row = |row: DeploymentCountsRow| {
         (DeploymentId(row.id), DeploymentCounts { nodes: row.nodes, steps: row.steps })
     };

@@ -5,13 +5,13 @@ use sea_orm::sea_query::Expr;
 use sea_orm::{
     ColumnTrait, DerivePartialModel, EntityTrait, JoinType, QueryFilter, QuerySelect, Select,
 };
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 use uuid::Uuid;
 
 use crate::connect::orm;
 use crate::entity::{deployment, join, node};
 use crate::list::ColumnType;
-use crate::runs::StateCounts;
+use crate::runs::{STATE_COUNTS, StateCounts};
 use crate::{Key, Page, Sort, Store, StoreError};
 
 /// The columns of a node that lists show.
@@ -148,19 +148,13 @@ pub async fn node_step_counts(
     nodes: &[NodeId],
 ) -> Result<Vec<(NodeId, StateCounts)>, StoreError> {
     let ids: Vec<Uuid> = nodes.iter().map(|n| n.0).collect();
-    let rows: Vec<NodeStepsRow> = sqlx::query_as(
-        "SELECT s.node_id, count(*) FILTER (WHERE s.state = 'blocked') AS blocked, count(*) FILTER (WHERE s.state = 'todo') AS todo, \
-         count(*) FILTER (WHERE s.state = 'transition') AS transition, count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run') AS active, \
-         count(*) FILTER (WHERE s.state = 'error') AS error, \
-         count(*) FILTER (WHERE s.state = 'active' AND s.stale) AS stale, \
-         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) AS comparing, \
-         count(c.step_id) FILTER (WHERE s.state = 'active') AS unchecked \
+    let sql = format!(
+        "SELECT s.node_id, {STATE_COUNTS} \
          FROM step s LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now() \
-         WHERE s.node_id = ANY($1) GROUP BY s.node_id",
-    )
-    .bind(ids)
-    .fetch_all(connection)
-    .await?;
+         WHERE s.node_id = ANY($1) GROUP BY s.node_id"
+    );
+    let rows: Vec<NodeStepsRow> =
+        sqlx::query_as(AssertSqlSafe(sql)).bind(ids).fetch_all(connection).await?;
     Ok(rows.into_iter().map(|row| (NodeId(row.node_id), row.steps)).collect())
 }
 

@@ -2,7 +2,7 @@
 
 use engine::ids::{BlueprintNumber, DeploymentId, NoderoleId};
 use sea_orm::{ColumnTrait, Condition, EntityTrait, QueryFilter, QuerySelect};
-use sqlx::PgConnection;
+use sqlx::{AssertSqlSafe, PgConnection};
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -26,16 +26,20 @@ pub struct StateCounts {
     pub unchecked: i64,
 }
 
-/// The columns of [`StateCounts`] in their order.
-pub(crate) type CountsRow = (i64, i64, i64, i64, i64, i64, i64, i64);
+/// The columns of [`StateCounts`], for a statement with the steps as `s` and their checks that do not
+/// pass as `c`.
+pub(crate) const STATE_COUNTS: &str = "count(*) FILTER (WHERE s.state = 'blocked') AS blocked, \
+    count(*) FILTER (WHERE s.state = 'todo') AS todo, \
+    count(*) FILTER (WHERE s.state = 'transition') AS transition, \
+    count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run') AS active, \
+    count(*) FILTER (WHERE s.state = 'error') AS error, \
+    count(*) FILTER (WHERE s.state = 'active' AND s.stale) AS stale, \
+    count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked) AS comparing, \
+    count(c.step_id) FILTER (WHERE s.state = 'active') AS unchecked";
 
-impl From<CountsRow> for StateCounts {
-    fn from(
-        (blocked, todo, transition, active, error, stale, comparing, unchecked): CountsRow,
-    ) -> Self {
-        Self { blocked, todo, transition, active, error, stale, comparing, unchecked }
-    }
-}
+/// The numbers of stale steps and of those whose input is not compared yet. Both have an index.
+const STALE_AND_COMPARING: &str = "(SELECT count(*) FROM step WHERE stale) AS stale, \
+    (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0) AS comparing";
 
 /// Counts of one snapshot.
 #[derive(Debug, Clone, Default, PartialEq, sqlx::FromRow)]
@@ -84,14 +88,12 @@ pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, S
         .into_tuple()
         .all(&orm(&mut *connection))
         .await?;
-    let (stale, comparing, unchecked): (i64, i64, i64) = sqlx::query_as(
-        "SELECT (SELECT count(*) FROM step WHERE stale), \
-         (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0), \
-         (SELECT count(*) FROM role_check c JOIN step s ON s.id = c.step_id \
-          WHERE c.passes_until <= now() AND s.state = 'active')",
-    )
-    .fetch_one(&mut *connection)
-    .await?;
+    let sql = format!(
+        "SELECT {STALE_AND_COMPARING}, (SELECT count(*) FROM role_check c JOIN step s ON s.id = c.step_id \
+          WHERE c.passes_until <= now() AND s.state = 'active')"
+    );
+    let (stale, comparing, unchecked): (i64, i64, i64) =
+        sqlx::query_as(AssertSqlSafe(sql)).fetch_one(&mut *connection).await?;
     let of =
         |state: &str| rows.iter().find(|(name, _)| name == state).map_or(0, |(_, count)| *count);
     Ok(StateCounts {
@@ -110,6 +112,8 @@ pub async fn step_counts(connection: &mut PgConnection) -> Result<StateCounts, S
 struct BlueprintCountsRow {
     #[sqlx(flatten)]
     steps: StateCounts,
+    /// Steps of all blueprints that run again because their input changed.
+    running_for_input: i64,
     applied: i64,
 }
 
@@ -120,22 +124,20 @@ pub async fn blueprint_step_counts(
     connection: &mut PgConnection,
     blueprint: BlueprintNumber,
 ) -> Result<(StateCounts, i64), StoreError> {
-    let row: BlueprintCountsRow = sqlx::query_as(
+    let sql = format!(
         "SELECT count(*) FILTER (WHERE state = 'blocked') AS blocked, count(*) FILTER (WHERE state = 'todo') AS todo, \
          count(*) FILTER (WHERE state = 'transition') AS transition, count(*) FILTER (WHERE state = 'active') AS active, \
-         count(*) FILTER (WHERE state = 'error') AS error, \
-         (SELECT count(*) FROM step WHERE stale) AS stale, \
-         (SELECT count(*) FROM step WHERE input_version <> input_checked AND state = 'active' AND pending = 0) \
-           + (SELECT count(*) FROM step WHERE state IN ('blocked', 'todo', 'transition') AND cause LIKE 'data%') AS comparing, \
+         count(*) FILTER (WHERE state = 'error') AS error, {STALE_AND_COMPARING}, \
+         (SELECT count(*) FROM step WHERE state IN ('blocked', 'todo', 'transition') AND cause LIKE 'data%') AS running_for_input, \
          (SELECT count(*) FROM role_check c JOIN step s ON s.id = c.step_id \
           WHERE c.passes_until <= now() AND s.state = 'active' AND s.generation = $1) AS unchecked, \
          count(*) FILTER (WHERE state = 'active' AND (applied_generation = generation OR immediate OR skipped IS NOT NULL)) AS applied \
-         FROM step WHERE generation = $1",
-    )
-    .bind(blueprint.0)
-    .fetch_one(connection)
-    .await?;
-    Ok((row.steps, row.applied))
+         FROM step WHERE generation = $1"
+    );
+    let row: BlueprintCountsRow =
+        sqlx::query_as(AssertSqlSafe(sql)).bind(blueprint.0).fetch_one(connection).await?;
+    let comparing = row.steps.comparing + row.running_for_input;
+    Ok((StateCounts { comparing, ..row.steps }, row.applied))
 }
 
 /// Steps of a deployment's noderoles by state.
@@ -143,20 +145,11 @@ pub async fn deployment_step_counts(
     connection: &mut PgConnection,
     deployment: DeploymentId,
 ) -> Result<StateCounts, StoreError> {
-    let counts: CountsRow = sqlx::query_as(
-        "SELECT count(*) FILTER (WHERE s.state = 'blocked'), count(*) FILTER (WHERE s.state = 'todo'), \
-         count(*) FILTER (WHERE s.state = 'transition'), count(*) FILTER (WHERE s.state = 'active' AND s.action = 'run'), \
-         count(*) FILTER (WHERE s.state = 'error'), \
-         count(*) FILTER (WHERE s.state = 'active' AND s.stale), \
-         count(*) FILTER (WHERE s.state = 'active' AND s.pending = 0 AND s.input_version <> s.input_checked), \
-         count(c.step_id) FILTER (WHERE s.state = 'active') \
-         FROM noderole r JOIN step s ON s.noderole_id = r.id \
-         LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now() WHERE r.deployment_id = $1",
-    )
-    .bind(deployment.0)
-    .fetch_one(connection)
-    .await?;
-    Ok(counts.into())
+    let sql = format!(
+        "SELECT {STATE_COUNTS} FROM noderole r JOIN step s ON s.noderole_id = r.id \
+         LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now() WHERE r.deployment_id = $1"
+    );
+    Ok(sqlx::query_as(AssertSqlSafe(sql)).bind(deployment.0).fetch_one(connection).await?)
 }
 
 /// Steps of one role on a board.
@@ -177,7 +170,20 @@ pub async fn role_step_counts_except(
     noderoles: &[NoderoleId],
 ) -> Result<Vec<RoleCountsRow>, StoreError> {
     let ids: Vec<Uuid> = noderoles.iter().map(|id| id.0).collect();
-    Ok(sqlx::query_as(include_str!("statements/role_step_counts.sql"))
+    let sql = format!(
+        "WITH s AS (
+           SELECT s.id, r.deployment_id, r.role, s.action, s.state, s.stale, s.pending, s.input_version, s.input_checked
+           FROM noderole r JOIN step s ON s.noderole_id = r.id AND s.action = 'run'
+           WHERE r.deployment_id = $1 AND s.state <> 'gone' AND r.id <> ALL($2)
+           UNION ALL
+           SELECT s.id, r.deployment_id, r.role, s.action, s.state, s.stale, s.pending, s.input_version, s.input_checked
+           FROM node n JOIN noderole r ON r.node_id = n.id JOIN step s ON s.noderole_id = r.id AND s.action = 'run'
+           WHERE n.deployment_id = $1 AND r.deployment_id <> $1 AND s.state <> 'gone' AND r.id <> ALL($2))
+         SELECT deployment_id AS deployment, role, {STATE_COUNTS}
+         FROM s LEFT JOIN role_check c ON c.step_id = s.id AND c.passes_until <= now()
+         GROUP BY deployment_id, role ORDER BY role, deployment_id"
+    );
+    Ok(sqlx::query_as(AssertSqlSafe(sql))
         .bind(deployment.0)
         .bind(ids)
         .fetch_all(connection)

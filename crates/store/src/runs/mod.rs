@@ -40,6 +40,7 @@ pub use checks::{
     return_check, role_check,
 };
 pub use claim::{Claimed, claim_runs};
+pub(crate) use counts::STATE_COUNTS;
 pub use counts::{
     HourRow, RoleCountsRow, StateCounts, Tally, blueprint_step_counts, deployment_step_counts,
     hours, role_step_counts_except, step_counts, tally,
