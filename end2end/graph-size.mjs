@@ -29,8 +29,8 @@ function large(view, boxes, wires) {
     deployment: view.deployment,
     one: { id: id(at), short: `n${at % nodes}`, fqdn: `n${at % nodes}.large.example.com`, has_page: true },
     members: 1,
-    appearances: [[{ state: 'active' }, 1]],
-    waves: [Math.floor(at / nodes) + 1, Math.floor(at / nodes) + 1],
+    appearances: [{ appearance: { state: 'active' }, count: 1 }],
+    waves: { first: Math.floor(at / nodes) + 1, last: Math.floor(at / nodes) + 1 },
     on_trail: 0,
   }));
   const edges = [];

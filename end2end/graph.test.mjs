@@ -148,7 +148,7 @@ test('a large graph opens at its failed boxes', { timeout: 120_000 }, async () =
       key: `web:chain-${at}`,
       role: `chain-${at}`,
       noderole: null,
-      appearances: [[{ state: at === 41 ? 'error' : 'active' }, 1]],
+      appearances: [{ appearance: { state: at === 41 ? 'error' : 'active' }, count: 1 }],
     }));
     graph.edges = Array.from({ length: 59 }, (_, at) => ({ ...edge, from: at, to: at + 1 }));
     await route.fulfill({ response: answer, json: graph });

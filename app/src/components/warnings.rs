@@ -1,7 +1,7 @@
 //! Warnings for reviewers about risks that are hard to see: scripts with hidden characters, the
 //! parts that a restore leaves out, and authors who overrule each other.
 
-use api::catalog::{HiddenCharacters, HiddenCharactersScript};
+use api::catalog::{HiddenCharacters, HiddenCharactersScript, TextPosition};
 use api::proposals::{ClashView, NotRestored};
 use engine::text::REVIEW_ADVICE;
 use leptos::prelude::*;
@@ -89,8 +89,8 @@ pub fn clashes(found: &[ClashView]) -> AnyView {
 
 fn scripts(found: &HiddenCharacters) -> Vec<AnyView> {
     let line = |script: &HiddenCharactersScript| {
-        let HiddenCharactersScript { barclamp, role, file, hash, at: (line, column), what } =
-            script.clone();
+        let HiddenCharactersScript { barclamp, role, file, hash, at, what } = script.clone();
+        let TextPosition { line, column } = at;
         let (whose, place) = (format!("{role} of {barclamp}, "), format!("{file}:{line}:{column}"));
         view! {
             <li>

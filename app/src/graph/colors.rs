@@ -38,8 +38,8 @@ impl Scale {
         let owners: BTreeSet<&str> =
             view.vertices.iter().map(|vertex| vertex.deployment.as_str()).collect();
         let mut looks: BTreeMap<Appearance, usize> = BTreeMap::new();
-        for (look, count) in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
-            *looks.entry(*look).or_default() += count;
+        for part in view.vertices.iter().flat_map(|vertex| &vertex.appearances) {
+            *looks.entry(part.appearance).or_default() += part.count;
         }
         Self {
             color,
@@ -55,10 +55,10 @@ impl Scale {
             ColorBy::State => vertex
                 .appearances
                 .iter()
-                .map(|(look, count)| (state_style(*look).0, *count))
+                .map(|part| (state_style(part.appearance).0, part.count))
                 .collect(),
             ColorBy::Wave => {
-                vec![(vertex.waves.map_or("", |(first, _)| self.wave_tone(first)), vertex.members)]
+                vec![(vertex.waves.map_or("", |waves| self.wave_tone(waves.first)), vertex.members)]
             }
             ColorBy::Owner => vec![(self.owner_tone(vertex.deployment.as_str()), vertex.members)],
         }
@@ -142,7 +142,7 @@ fn state(look: Appearance, count: usize) -> Entry {
 
 /// `wave 2`, or `waves 2–4` for noderoles that run at different times.
 pub(crate) fn wave(vertex: &GraphVertex) -> String {
-    vertex.waves.map_or_else(|| "in a cycle".to_owned(), |(first, last)| range(first, last))
+    vertex.waves.map_or_else(|| "in a cycle".to_owned(), |waves| range(waves.first, waves.last))
 }
 
 fn range(first: u32, last: u32) -> String {
@@ -151,6 +151,8 @@ fn range(first: u32, last: u32) -> String {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use api::views::graph::{AppearanceCount, WaveRange};
+
     use super::*;
     use engine::ids::{DeploymentId, DeploymentName, RoleName};
     use uuid::Uuid;
@@ -165,10 +167,13 @@ pub(crate) mod tests {
             noderole: None,
             members: 2,
             appearances: vec![
-                (Appearance::State(api::runs::StepState::Active), 1),
-                (Appearance::Added, 1),
+                AppearanceCount {
+                    appearance: Appearance::State(api::runs::StepState::Active),
+                    count: 1,
+                },
+                AppearanceCount { appearance: Appearance::Added, count: 1 },
             ],
-            waves: Some((at as u32 + 1, at as u32 + 1)),
+            waves: Some(WaveRange { first: at as u32 + 1, last: at as u32 + 1 }),
             on_trail: 0,
         };
         GraphView {

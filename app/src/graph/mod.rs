@@ -78,7 +78,7 @@ pub(crate) fn worst_state(vertex: &GraphVertex) -> Option<Appearance> {
         Appearance::Downstream => 7,
         Appearance::Around => 8,
     };
-    vertex.appearances.iter().map(|(look, _)| *look).min_by_key(weight)
+    vertex.appearances.iter().map(|part| part.appearance).min_by_key(weight)
 }
 
 /// `3 noderoles: 2 active, 1 error`. A single noderole: its state.
@@ -86,11 +86,11 @@ pub(crate) fn state_text(vertex: &GraphVertex) -> String {
     let looks = vertex
         .appearances
         .iter()
-        .map(|(look, n)| format!("{n} {}", state_style(*look).2))
+        .map(|part| format!("{} {}", part.count, state_style(part.appearance).2))
         .collect::<Vec<_>>()
         .join(", ");
     match (&vertex.noderole, vertex.appearances.first()) {
-        (Some(_), Some((look, _))) => state_style(*look).2.to_owned(),
+        (Some(_), Some(part)) => state_style(part.appearance).2.to_owned(),
         (Some(_), None) => String::new(),
         (None, _) => looks,
     }
@@ -277,9 +277,9 @@ fn About(shown: GraphState) -> impl IntoView {
         let view = shown.view.read();
         let vertex = view.vertices[at].clone();
         let address = shown.address.get();
-        let looks = vertex.appearances.iter().map(|(look, n)| {
-            let (color, shape, word) = state_style(*look);
-            view! { <span class="pill" data-state=color>{icon(shape)} {*n} " " {word}</span> }
+        let looks = vertex.appearances.iter().map(|part| {
+            let (color, shape, word) = state_style(part.appearance);
+            view! { <span class="pill" data-state=color>{icon(shape)} {part.count} " " {word}</span> }
         });
         let near = |ids: Vec<(usize, &GraphEdge)>, title: &'static str, none: &'static str| {
             let links = ids.iter().map(|(other, edge)| {

@@ -523,6 +523,8 @@ pub(super) fn scroll_to_box(shown: GraphState, index: usize) {
 
 #[cfg(test)]
 mod tests {
+    use api::views::graph::AppearanceCount;
+
     use super::*;
     use crate::graph::layout::lay_out;
 
@@ -571,8 +573,9 @@ mod tests {
         let with = |states: [&[StepState]; 4]| {
             let mut vertices = vertices.clone();
             for (vertex, states) in vertices.iter_mut().zip(states) {
-                let looks = states.iter().map(|state| (Appearance::State(*state), 1));
-                vertex.appearances = looks.collect();
+                let part =
+                    |state| AppearanceCount { appearance: Appearance::State(state), count: 1 };
+                vertex.appearances = states.iter().copied().map(part).collect();
             }
             urgent(&vertices)
         };

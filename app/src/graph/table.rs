@@ -66,9 +66,9 @@ pub(super) fn Table(shown: GraphState) -> impl IntoView {
         order.retain(|at| found.as_ref().is_none_or(|found| found.contains(at)));
         let row = |at: usize| {
             let vertex = &view.vertices[at];
-            let looks = vertex.appearances.iter().map(|(look, n)| {
-                let (color, shape, word) = state_style(*look);
-                view! { <span class="pill" data-state=color>{icon(shape)} {*n} " " {word}</span> " " }
+            let looks = vertex.appearances.iter().map(|part| {
+                let (color, shape, word) = state_style(part.appearance);
+                view! { <span class="pill" data-state=color>{icon(shape)} {part.count} " " {word}</span> " " }
             });
             let looks = looks.collect_view();
             let [before, behind] = &near[at];

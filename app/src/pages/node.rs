@@ -7,6 +7,7 @@ pub mod noderoles;
 pub mod results;
 mod stored;
 
+use api::Allowed;
 use api::limits;
 use api::live::Topic;
 use api::nodes::{
@@ -68,7 +69,7 @@ fn NodeContent(first: NodeView) -> impl IntoView {
         }
     };
     use_live().hear(topics, NOW, hear);
-    let why_not = Signal::derive(move || node.read().may_change.clone().err());
+    let why_not = Signal::derive(move || node.read().may_change.reason().map(str::to_owned));
     view! {
         <Title text=fqdn.clone()/>
         <div class="head">
@@ -257,7 +258,7 @@ fn Service(feed: Feed<NodeView>) -> impl IntoView {
     let set = ServerAction::<SetMaintenance>::new();
     on_success(set, move |()| feed.now());
     let is_out = Memo::new(move |_| node.read().status.maintenance.is_some());
-    let may = Memo::new(move |_| node.read().may_change.is_ok());
+    let may = Memo::new(move |_| node.read().may_change.is_allowed());
     let id = node.read_untracked().id;
     move || {
         may.get().then(|| {
@@ -324,8 +325,8 @@ fn Reached(feed: Feed<NodeView>) -> impl IntoView {
                 <div class="inside">{move || view! { <DataView value=hints.get()/> }}</div>
             </details>
             {move || match may.get() {
-                Ok(()) => view! { <Change feed/> }.into_any(),
-                Err(why) => view! { <p class="inside muted">{why}</p> }.into_any(),
+                Allowed::Yes => view! { <Change feed/> }.into_any(),
+                Allowed::No { reason } => view! { <p class="inside muted">{reason}</p> }.into_any(),
             }}
         </section>
     }
@@ -736,7 +737,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
         Memo::new(move |_| node.read().reports.clone()),
         Memo::new(move |_| node.read().tokens.clone()),
     );
-    let may = Memo::new(move |_| node.read().may_change.is_ok());
+    let may = Memo::new(move |_| node.read().may_change.is_allowed());
     let id = node.read_untracked().id;
     let revoke = ServerAction::<RevokeNodeToken>::new();
     on_success(revoke, move |()| feed.now());
@@ -868,7 +869,7 @@ fn DeleteNodeForm(feed: Feed<NodeView>) -> impl IntoView {
     let is_refused = Refused::of(take).is_here();
     let navigate = use_navigate();
     on_success(take, move |()| navigate(addresses::NODES, NavigateOptions::default()));
-    let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_ok()));
+    let may = Memo::new(move |_| node.with(|node| node.record && node.may_change.is_allowed()));
     let id = node.read_untracked().id;
     move || {
         may.get().then(|| {

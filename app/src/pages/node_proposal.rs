@@ -97,7 +97,7 @@ impl Draft {
     /// proposal.
     fn is_open(self) -> bool {
         let ended = self.feed.problem().read().as_ref().is_some_and(|problem| problem.status < 500);
-        !self.is_discarded() && !ended && self.value().with(|view| view.may_edit.is_ok())
+        !self.is_discarded() && !ended && self.value().with(|view| view.may_edit.is_allowed())
     }
 
     fn is_off(self) -> bool {
@@ -385,7 +385,7 @@ fn Bind(draft: Draft) -> impl IntoView {
                     {icon(Icon::Plus)}
                     "Bind role"
                 </button>
-                <small class="muted" id="why-not-edit">{move || view.read().may_edit.clone().err()}</small>
+                <small class="muted" id="why-not-edit">{move || view.read().may_edit.reason().map(str::to_owned)}</small>
             </form>
         </section>
     }
@@ -406,7 +406,7 @@ fn EditList(draft: Draft) -> impl IntoView {
     on_success(redo, move |_| draft.feed.now());
     let joins = move || {
         view.with(|view| {
-            (view.proposal.would_join && view.may_edit.is_ok()).then_some(view.proposal.id)
+            (view.proposal.would_join && view.may_edit.is_allowed()).then_some(view.proposal.id)
         })
     };
     let joining = Joining::new(Signal::derive(joins));

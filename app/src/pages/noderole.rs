@@ -1,6 +1,8 @@
 //! A noderole, on its own page and in the panel next to a board.
 
-use api::deployments::{CheckState, DataLayer, NoderoleCheck, NoderoleRef, NoderoleView};
+use api::deployments::{
+    CheckState, DataLayer, EditableDraft, NoderoleCheck, NoderoleRef, NoderoleView,
+};
 use api::listing::PAGE_SIZE;
 use api::live::Topic;
 use api::runs::{RunSummary, StepState};
@@ -182,7 +184,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                             node=Signal::derive(move || noderole.read().node)
                             name=Signal::derive(move || noderole.read().fqdn.clone())
                             shows=LabelStyle::WithoutName
-                            why_not=Signal::derive(move || noderole.read().may_propose.clone().err())
+                            why_not=Signal::derive(move || noderole.read().may_propose.reason().map(str::to_owned))
                         />
                     </dd>
                     <dt>"Deployment"</dt>
@@ -192,7 +194,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
                     }}</dd>
                     {move || {
                         let limits = noderole.read().limits.clone();
-                        limits.into_iter().map(|(name, words)| view! { <dt>{name}</dt> <dd>{words}</dd> }).collect_view()
+                        limits.into_iter().map(|limit| view! { <dt>{limit.name}</dt> <dd>{limit.value}</dd> }).collect_view()
                     }}
                     <dt>"Role"</dt>
                     <dd>{move || noderole.read().description.clone()} " " <code class="muted" title="Hash of the role's content">{move || noderole.read().role_hash.clone()}</code></dd>
@@ -265,7 +267,7 @@ fn RetryForm(feed: Feed<NoderoleView>) -> impl IntoView {
     let reason = Refused::of(retry).typed("reason");
     on_success(retry, move |()| feed.now());
     let failed = Memo::new(move |_| noderole.read().state == StepState::Error);
-    let why_not = Memo::new(move |_| noderole.read().may_retry.clone().err());
+    let why_not = Memo::new(move |_| noderole.read().may_retry.reason().map(str::to_owned));
     let id = noderole.read_untracked().id.to_string();
     move || {
         failed.get().then(|| {
@@ -321,7 +323,10 @@ fn Data(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
 #[component]
 fn EditOwnData(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
-    let may = Memo::new(move |_| noderole.read().may_edit.clone().map(|draft| draft.proposal));
+    let may = Memo::new(move |_| match &noderole.read().may_edit {
+        EditableDraft::Yes(draft) => Ok(draft.proposal),
+        EditableDraft::No { reason } => Err(reason.clone()),
+    });
     move || match may.get() {
         Err(why) => view! {
             <details class="fold">
@@ -338,16 +343,16 @@ fn EditOwnData(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView 
 fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
     let noderole = feed.value();
     let now = noderole.get_untracked();
-    let own = now.may_edit.as_ref().map(|draft| draft.data.clone()).unwrap_or_default();
-    let below = now.may_edit.as_ref().map(|draft| draft.defaults.clone()).unwrap_or_default();
+    let own = now.may_edit.draft().map(|draft| draft.data.clone()).unwrap_or_default();
+    let below = now.may_edit.draft().map(|draft| draft.defaults.clone()).unwrap_or_default();
     let draft = Draft::new(&own, Purpose { attribs: now.attribs.clone(), below, is_last: true });
     draft.follow(Signal::derive(move || {
         let noderole = noderole.read();
-        noderole.may_edit.as_ref().ok().map(|draft| (draft.data.clone(), draft.data_by.clone()))
+        noderole.may_edit.draft().map(|draft| (draft.data.clone(), draft.data_by.clone()))
     }));
     let (reason, along) = (RwSignal::new(String::new()), RwSignal::new(false));
     let is_again =
-        Memo::new(move |_| noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.rerun));
+        Memo::new(move |_| noderole.read().may_edit.draft().is_some_and(|draft| draft.rerun));
     // No previews while the section is collapsed.
     let is_open = RwSignal::new(false);
     let (pen, said) = edit_context(feed, edited);
@@ -387,7 +392,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
         <p class="no-scripts inside muted">"Without JavaScript, edit the data over the API: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
         <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
             <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
-            {move || noderole.read().may_edit.as_ref().is_ok_and(|draft| draft.would_join).then(says)}
+            {move || noderole.read().may_edit.draft().is_some_and(|draft| draft.would_join).then(says)}
             <div class="inside">
                 <form class="form" on:submit=put(data, |name| format!("The proposal changes the data of {name}."), nothing)>
                     <p class="muted">"This data applies only to this noderole and overrides every other source."</p>
@@ -433,7 +438,7 @@ fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext,
     let noderole = feed.value();
     let (busy, said) = (RwSignal::new(false), RwSignal::new(String::new()));
     let open =
-        move || noderole.read().may_edit.as_ref().ok().map(|draft| (draft.proposal, draft.version));
+        move || noderole.read().may_edit.draft().map(|draft| (draft.proposal, draft.version));
     let put = move |put: Put| {
         let Some((proposal, version)) = untrack(open).filter(|_| !busy.get_untracked()) else {
             return;

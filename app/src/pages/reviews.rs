@@ -412,8 +412,7 @@ fn empty_state(of: ListContent) -> AnyView {
 
 fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
     let id = review.read_untracked().review;
-    let approvals =
-        view! { {move || review.read().approvals.0} " of " {move || review.read().approvals.1} };
+    let approvals = view! { {move || review.read().approvals.valid} " of " {move || review.read().approvals.required} };
     view! {
         <tr>
             <td>

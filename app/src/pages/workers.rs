@@ -3,6 +3,7 @@
 
 mod background_tasks;
 
+use api::Allowed;
 use api::calls::List;
 use api::live::Topic;
 use api::workers::WorkerSort;
@@ -312,8 +313,8 @@ fn DrainForm(feed: Feed<WorkerView>) -> impl IntoView {
     let may = Memo::new(move |_| worker.read().may_drain.clone());
     let id = worker.read_untracked().id;
     move || match may.get() {
-        Err(why) => view! { <p class="muted">{why}</p> }.into_any(),
-        Ok(()) => {
+        Allowed::No { reason } => view! { <p class="muted">{reason}</p> }.into_any(),
+        Allowed::Yes => {
             let (title, hint, label, shape, value) = match is_draining.get() {
                 true => (
                     "Reason for resuming",

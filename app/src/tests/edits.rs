@@ -1,5 +1,6 @@
 //! The forms for edits, as the server renders them.
 
+use api::Allowed;
 use api::views::board::HoldView;
 
 use super::fake::{self, Fake};
@@ -81,9 +82,8 @@ async fn priority_is_set_without_javascript() {
     // Readers without the operator permission see the priority and cannot change it.
     let viewer = Fake::new(|world| {
         world.board.priority = 7;
-        world.board.may_propose = Err(
-            "Permission missing: vi does not have the permission operator. An admin can grant it."
-                .into(),
+        world.board.may_propose = Allowed::no(
+            "Permission missing: vi does not have the permission operator. An admin can grant it.",
         );
         world.permissions = vec!["viewer".into()];
     });
@@ -139,9 +139,8 @@ async fn node_proposal_offers_every_edit() {
 async fn viewer_reads_proposal_without_editor() {
     let viewer = Fake::new(|world| {
         world.board = fake::proposed_board();
-        world.board.may_propose = Err(
-            "Permission missing: vi does not have the permission operator. An admin can grant it."
-                .into(),
+        world.board.may_propose = Allowed::no(
+            "Permission missing: vi does not have the permission operator. An admin can grant it.",
         );
         world.permissions = vec!["viewer".into()];
     });

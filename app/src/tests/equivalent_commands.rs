@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use api::Allowed;
 use api::calls::{Body, samples};
 use api::runs::StepState;
 
@@ -165,7 +166,7 @@ async fn graph_page_shows_equivalent_command() {
 async fn node_and_run_actions_show_commands() {
     let fake = Fake::new(|world| {
         world.noderole.state = StepState::Error;
-        world.noderole.may_retry = Ok(());
+        world.noderole.may_retry = Allowed::Yes;
     });
     let id = fake.0.lock().expect("no test died here").noderole.id;
     let retry = format!("gantry noderole retry {id} --reason WHY");

@@ -42,7 +42,7 @@ use api::views::board::*;
 use api::views::frame::*;
 use api::views::graph::*;
 use api::views::node_proposal::*;
-use api::{At, Problem};
+use api::{Allowed, At, Problem};
 use control::people::Permission;
 use control::{Imported, MissingVertex, ToCommit};
 use engine::anneal::PendingReason;
@@ -277,7 +277,7 @@ pub fn node_proposal() -> NodeProposal {
             },
         ],
         choices: vec![choice("bootstrap"), choice("inventory")],
-        may_edit: Ok(()),
+        may_edit: Allowed::Yes,
         cursor: 0,
     }
 }
@@ -366,7 +366,7 @@ fn board() -> Board {
             description: "Keeps what is asked for often".into(),
             milestone: false,
         }],
-        may_propose: Ok(()),
+        may_propose: Allowed::Yes,
         cursor: 900,
     }
 }
@@ -485,7 +485,7 @@ pub fn machine() -> NodeView {
             revoked: None,
             valid: true,
         }],
-        may_change: Ok(()),
+        may_change: Allowed::Yes,
         cursor: 900,
     }
 }
@@ -881,8 +881,8 @@ fn review() -> ReviewView {
         ],
         signature_needed: false,
         may_sign: false,
-        may_judge: Err("You wrote part of this change, so another person must review it".into()),
-        may_commit: Err("1 of 2 approvals. Can act: bo, dee".into()),
+        may_judge: Allowed::no("You wrote part of this change, so another person must review it"),
+        may_commit: Allowed::no("1 of 2 approvals. Can act: bo, dee"),
         type_to_commit: Some("web".into()),
         replaces: None,
         replaced_by: None,
@@ -1012,7 +1012,7 @@ impl Default for World {
                     at: ago(240),
                     summary: "9 added, 1 changed, 1 run again".into(),
                     state: ReviewState::Waiting,
-                    approvals: (1, 2),
+                    approvals: ApprovalCount { valid: 1, required: 2 },
                 },
                 ReviewSummary {
                     node: None,
@@ -1023,7 +1023,7 @@ impl Default for World {
                     at: ago(90_000),
                     summary: "2 added".into(),
                     state: ReviewState::Committed,
-                    approvals: (1, 1),
+                    approvals: ApprovalCount { valid: 1, required: 1 },
                 },
             ],
             proposals: vec![
@@ -1104,10 +1104,13 @@ impl Default for World {
                 output: Some(json!({"app": {"pid": 4242}})),
                 attempts: runs[..2].to_vec(),
                 review: Some(ReviewId(121)),
-                may_cancel: Ok(()),
+                may_cancel: Allowed::Yes,
                 log_bytes: 60,
                 cursor: 900,
-                limits: vec![("Retries".into(), "2, the first after 5 s".into())],
+                limits: vec![RunLimit {
+                    name: "Retries".into(),
+                    value: "2, the first after 5 s".into(),
+                }],
             },
             log: (1..60).map(|n| format!("step {n} of 60: writing /etc/app/{n}.conf\n")).collect(),
             runs,
@@ -1154,11 +1157,11 @@ impl Default for World {
                 parents: vec![noderole_ref(4, "runtime", StepState::Active)],
                 children: vec![noderole_ref(5, "gateway", StepState::Blocked)],
                 runs: vec![run(1004, "gateway", 4, RunState::Failed)],
-                may_retry: Ok(()),
-                limits: vec![("Time limit".into(), "60 s".into())],
+                may_retry: Allowed::Yes,
+                limits: vec![RunLimit { name: "Time limit".into(), value: "60 s".into() }],
                 check: None,
-                may_propose: Ok(()),
-                may_edit: Ok(NoderoleDraft {
+                may_propose: Allowed::Yes,
+                may_edit: EditableDraft::Yes(NoderoleDraft {
                     proposal: ProposalId(7),
                     version: 3,
                     would_join: false,
@@ -1330,29 +1333,35 @@ fn comparison() -> Comparison {
 }
 
 fn discussion() -> Discussion {
-    let thread = |n: i64, anchor: Anchor, about: &str, resolved: Option<(String, At)>| ThreadView {
-        id: CommentId(n),
-        review: ReviewId(128),
-        anchor,
-        about: about.into(),
-        current: true,
-        comments: vec![CommentView {
+    let thread =
+        |n: i64, anchor: Anchor, about: &str, resolved: Option<ThreadResolution>| ThreadView {
             id: CommentId(n),
-            person: "bo".into(),
-            body: "Why this port?".into(),
-            at: ago(60),
-        }],
-        resolved,
-        may_resolve: Err("whoever opened this thread resolves it".into()),
-    };
+            review: ReviewId(128),
+            anchor,
+            about: about.into(),
+            current: true,
+            comments: vec![CommentView {
+                id: CommentId(n),
+                person: "bo".into(),
+                body: "Why this port?".into(),
+                at: ago(60),
+            }],
+            resolved,
+            may_resolve: Allowed::no("whoever opened this thread resolves it"),
+        };
     Discussion {
         review: ReviewId(128),
         threads: vec![
             thread(1, Anchor::Role(deployment_id(1), role("app"), None), "app in web", None),
-            thread(2, Anchor::Whole, "the whole change", Some(("bo".into(), ago(30)))),
+            thread(
+                2,
+                Anchor::Whole,
+                "the whole change",
+                Some(ThreadResolution { by: "bo".into(), at: ago(30) }),
+            ),
         ],
         open: 1,
-        may_write: Ok(()),
+        may_write: Allowed::Yes,
     }
 }
 
@@ -1364,8 +1373,14 @@ fn graph() -> GraphView {
         deployment: deployment("web"),
         noderole: None,
         members: looks.iter().map(|(_, n)| n).sum(),
-        appearances: looks.to_vec(),
-        waves: Some(if name == "app" { (3, 3) } else { (1, 2) }),
+        appearances: looks
+            .iter()
+            .map(|&(appearance, count)| AppearanceCount { appearance, count })
+            .collect(),
+        waves: Some(match name {
+            "app" => WaveRange { first: 3, last: 3 },
+            _ => WaveRange { first: 1, last: 2 },
+        }),
         on_trail: 0,
     };
     let one = |n: u128, state| GraphVertex {

@@ -16,12 +16,13 @@ mod serve;
 mod values;
 mod warnings;
 
-use api::Problem;
+use api::deployments::EditableDraft;
 use api::proposals::*;
 use api::reviews::ReviewCount;
 use api::reviews::*;
 use api::runs::*;
 use api::views::graph::*;
+use api::{Allowed, Problem};
 use engine::blueprint::difference::Sides;
 use engine::gate::Policy;
 use engine::ids::*;
@@ -152,7 +153,7 @@ fn more(n: usize) -> String {
 #[tokio::test]
 async fn board_explains_missing_propose_permission() {
     let fake = Fake::new(|world| {
-        world.board.may_propose = Err("Nobody proposes changes on system by hand.".into())
+        world.board.may_propose = Allowed::no("Nobody proposes changes on system by hand.")
     });
     let page = get(&fake, "/deployments/web").await;
     page.assert_contains(&["Nobody proposes changes on system by hand.", "disabled"]);
@@ -196,7 +197,7 @@ async fn reader_is_warned_before_becoming_author() {
             proposal.edits[0].undone = true;
             proposal.edits[0].touched_by = vec!["bo".into()];
             world.node_proposal.proposal = proposal.clone();
-            if let Ok(draft) = &mut world.noderole.may_edit {
+            if let EditableDraft::Yes(draft) = &mut world.noderole.may_edit {
                 draft.would_join = would_join;
             }
         })
@@ -223,7 +224,7 @@ async fn node_page_explains_missing_propose_permission() {
     let path = format!("/noderoles/{}", fake::noderole(4, "gateway"));
     get(&Fake::new(|_| {}), &path).await.assert_lacks(&["That takes the operator permission."]);
     let fake = Fake::new(|world| {
-        world.noderole.may_propose = Err("That takes the operator permission.".into())
+        world.noderole.may_propose = Allowed::no("That takes the operator permission.")
     });
     let page = get(&fake, &path).await;
     page.assert_contains(&["That takes the operator permission."]);
@@ -489,8 +490,8 @@ async fn panel_is_opened_by_address() {
 #[tokio::test]
 async fn unchangeable_noderole_shows_reason() {
     let fake = Fake::new(|world| {
-        world.noderole.may_edit = Err("Propose changes on web first.".into());
-        world.noderole.may_retry = Err("Your account may not retry.".into());
+        world.noderole.may_edit = EditableDraft::no("Propose changes on web first.");
+        world.noderole.may_retry = Allowed::no("Your account may not retry.");
     });
     let page = get(&fake, &format!("/noderoles/{}", fake::noderole(4, "gateway"))).await;
     page.assert_contains(&["Propose changes on web first.", "Your account may not retry."]);
@@ -668,8 +669,8 @@ async fn only_large_change_is_collapsed() {
 #[tokio::test]
 async fn destructive_commit_requires_typed_name() {
     let fake = Fake::new(|world| {
-        world.review.may_commit = Ok(());
-        world.review.may_judge = Ok(());
+        world.review.may_commit = Allowed::Yes;
+        world.review.may_judge = Allowed::Yes;
         world.review.gate = fake::gate(2, 2);
         world.review.state = ReviewState::Open;
     });
@@ -677,7 +678,7 @@ async fn destructive_commit_requires_typed_name() {
     page.assert_contains(&["pattern=\"web\"", "Type ", "ready to commit", "name=\"name\""]);
     page.assert_lacks(&["You wrote part"]);
     let harmless = Fake::new(|world| {
-        world.review.may_commit = Ok(());
+        world.review.may_commit = Allowed::Yes;
         world.review.gate = fake::gate(2, 2);
         world.review.state = ReviewState::Open;
         world.review.type_to_commit = None;
@@ -1202,7 +1203,7 @@ async fn node_proposal_has_its_own_page() {
 async fn approval_is_signed_if_policy_requires_it() {
     let page = async |needed: bool, able: bool| {
         let fake = Fake::new(move |world| {
-            world.review.may_judge = Ok(());
+            world.review.may_judge = Allowed::Yes;
             world.review.state = ReviewState::Open;
             (world.review.signature_needed, world.review.may_sign) = (needed, able);
         });

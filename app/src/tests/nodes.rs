@@ -1,8 +1,8 @@
 //! The page of a node, as the server renders it.
 
-use api::At;
 use api::deployments::{CheckState, NoderoleCheck};
 use api::nodes::Maintenance;
+use api::{Allowed, At};
 use engine::catalog::Check;
 use engine::ids::ActionName;
 
@@ -285,7 +285,7 @@ async fn node_commands_depend_on_permission() {
     page.assert_contains(&["/call/delete-node"]);
     page.assert_lacks(&["/call/propose-change"]);
     let viewer = Fake::new(|world| {
-        world.machine.may_change = Err("ada does not have the permission operator.".into())
+        world.machine.may_change = Allowed::no("ada does not have the permission operator.")
     });
     let page = get(&viewer, PAGE).await;
     page.assert_contains(&["ada does not have the permission operator."]);

@@ -13,7 +13,7 @@ use api::runs::{RunState, StateCounts};
 use api::search::{Hit, HitKind, SearchQuery, SearchResults};
 use api::workers::WorkerSort;
 use api::workers::{Drain, Phase, WorkerPage, WorkerView, WorkersQuery};
-use api::{At, Problem};
+use api::{Allowed, At, Problem};
 use engine::Hash;
 use engine::audit::Chain;
 use engine::ids::{BarclampName, BlueprintNumber, PersonId, ReviewId, RunId};
@@ -44,7 +44,7 @@ fn worker(n: u128, phase: Phase, alive: bool) -> WorkerView {
         alive,
         capacity: 4,
         drain: None,
-        may_drain: if alive { Ok(()) } else { Err("The worker has ended.".into()) },
+        may_drain: if alive { Allowed::Yes } else { Allowed::no("The worker has ended.") },
         leased: if alive { 22 } else { 0 },
         runs: if alive { vec![RunId(1006), RunId(1005)] } else { Vec::new() },
         jigs: vec!["noop".into(), "script".into()],

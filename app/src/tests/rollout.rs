@@ -6,7 +6,7 @@ use api::rollout::{
     TimelineRun,
 };
 use api::runs::{RunState, StateCounts};
-use api::{At, Problem};
+use api::{Allowed, At, Problem};
 use engine::ids::{ActionName, BlueprintNumber, RunId};
 
 use super::fake::{Actor, Fake, NOW, World, deployment, fqdn, noderole, role};
@@ -68,7 +68,7 @@ pub fn progress(world: &World) -> BlueprintProgress {
             all_nodes: 350,
             all_runs: 663,
         },
-        may_retry: Ok(()),
+        may_retry: Allowed::Yes,
         cursor: 900,
     }
 }
@@ -161,7 +161,7 @@ async fn rollout_without_steps_is_reported() {
 async fn reader_without_permission_cannot_retry() {
     let fake = Fake::new(|world| {
         let why = "You cannot retry these steps without the permission operator.";
-        world.progress = Some(BlueprintProgress { may_retry: Err(why.into()), ..progress(world) });
+        world.progress = Some(BlueprintProgress { may_retry: Allowed::no(why), ..progress(world) });
     });
     let page = get(&fake, "/blueprints/3").await;
     page.assert_contains(&["without the permission operator", "type=\"submit\" disabled"]);

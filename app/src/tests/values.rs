@@ -1,5 +1,6 @@
 //! Values and their sources, without JavaScript.
 
+use api::deployments::EditableDraft;
 use api::values::ValuesQuery;
 
 use super::fake::Fake;
@@ -89,7 +90,9 @@ async fn form_from_schema_shows_inherited_values() {
     let fake = Fake::new(|world| {
         world.noderole.attribs[0].path = "/app".into();
         world.noderole.attribs[0].schema = Some(schema);
-        let draft = world.noderole.may_edit.as_mut().expect("it may be edited");
+        let EditableDraft::Yes(draft) = &mut world.noderole.may_edit else {
+            panic!("it may be edited")
+        };
         draft.data = serde_json::json!({"app": {"peers": ["a", 7], "key": {"$secret": "app/key", "version": 2}}});
         draft.defaults = serde_json::json!({"app": {"port": 8080, "mode": "safe"}});
     });

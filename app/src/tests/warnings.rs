@@ -2,7 +2,7 @@
 
 use crate::addresses;
 use api::blueprints::MAX_DOCUMENTS;
-use api::catalog::{HiddenCharacters, HiddenCharactersScript};
+use api::catalog::{HiddenCharacters, HiddenCharactersScript, TextPosition};
 use api::proposals::NotRestored;
 use engine::Hash;
 use engine::blueprint::difference::{Mark, NodeDifference, NoderoleDifference};
@@ -19,7 +19,7 @@ fn deceiving(more: usize) -> HiddenCharacters {
         role: role("saw"),
         file: "10-cut.sh".into(),
         hash: Hash::of_bytes(b"cut"),
-        at: (3, 7),
+        at: TextPosition { line: 3, column: 7 },
         what: "The script has the character U+202E, which is invisible or misleading".into(),
     };
     HiddenCharacters { scripts: vec![script], more }

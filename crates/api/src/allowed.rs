@@ -1,14 +1,57 @@
-//! The JSON of a field that says whether you can do something, or why not.
+//! Whether you can do something, or the reason why not.
 //!
-//! In Rust, such a field is a `Result` whose error is the reason. In JSON, it is an object:
-//! `{"allowed": true}`, or `{"allowed": false, "reason": "..."}`.
+//! In JSON, it is an object: `{"allowed": true}`, or `{"allowed": false, "reason": "..."}`.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Whether you can do something.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Allowed {
+#[serde(from = "AllowedJson", into = "AllowedJson")]
+pub enum Allowed {
+    /// You can do it.
+    Yes,
+    /// You can't do it.
+    No {
+        /// The reason why you can't.
+        reason: String,
+    },
+}
+
+impl Allowed {
+    /// You can't do it, for this reason.
+    pub fn no(reason: impl Into<String>) -> Self {
+        Self::No { reason: reason.into() }
+    }
+
+    /// Whether you can do it.
+    pub const fn is_allowed(&self) -> bool {
+        matches!(self, Self::Yes)
+    }
+
+    /// The reason why you can't do it, or `None` if you can.
+    pub fn reason(&self) -> Option<&str> {
+        match self {
+            Self::Yes => None,
+            Self::No { reason } => Some(reason),
+        }
+    }
+}
+
+/// The error is the reason.
+impl From<Result<(), String>> for Allowed {
+    fn from(result: Result<(), String>) -> Self {
+        match result {
+            Ok(()) => Self::Yes,
+            Err(reason) => Self::No { reason },
+        }
+    }
+}
+
+/// The JSON of [`Allowed`].
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct AllowedJson {
     /// Whether you can do it.
     allowed: bool,
     /// The reason why you can't.
@@ -16,18 +59,19 @@ pub struct Allowed {
     reason: Option<String>,
 }
 
-pub(crate) fn serialize<S: Serializer>(
-    allowed: &Result<(), String>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    Allowed { allowed: allowed.is_ok(), reason: allowed.clone().err() }.serialize(serializer)
+impl From<Allowed> for AllowedJson {
+    fn from(allowed: Allowed) -> Self {
+        match allowed {
+            Allowed::Yes => Self { allowed: true, reason: None },
+            Allowed::No { reason } => Self { allowed: false, reason: Some(reason) },
+        }
+    }
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Result<(), String>, D::Error> {
-    let Allowed { allowed, reason } = Allowed::deserialize(deserializer)?;
-    Ok(if allowed { Ok(()) } else { Err(reason.unwrap_or_default()) })
+impl From<AllowedJson> for Allowed {
+    fn from(AllowedJson { allowed, reason }: AllowedJson) -> Self {
+        if allowed { Self::Yes } else { Self::No { reason: reason.unwrap_or_default() } }
+    }
 }
 
 #[cfg(test)]
@@ -38,15 +82,14 @@ mod tests {
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Page {
-        #[serde(with = "crate::allowed")]
-        may_cancel: Result<(), String>,
+        may_cancel: Allowed,
     }
 
     #[test]
     fn permission_is_an_object_with_the_reason() {
         for (may_cancel, expected) in [
-            (Ok(()), json!({"allowed": true})),
-            (Err("It has ended.".to_owned()), json!({"allowed": false, "reason": "It has ended."})),
+            (Allowed::Yes, json!({"allowed": true})),
+            (Allowed::no("It has ended."), json!({"allowed": false, "reason": "It has ended."})),
         ] {
             let page = Page { may_cancel };
             let sent = serde_json::to_value(&page).unwrap();

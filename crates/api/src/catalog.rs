@@ -573,15 +573,25 @@ pub struct HiddenCharactersScript {
     pub file: String,
     /// Content hash of the script.
     pub hash: Hash,
-    /// Line and column of the first hidden character.
-    pub at: (u32, u32),
+    /// Position of the first hidden character.
+    pub at: TextPosition,
     /// Description, for example `the script has the character U+202E, ...`.
     pub what: String,
 }
 
+/// A position in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TextPosition {
+    /// Line, starting at 1.
+    pub line: u32,
+    /// Column, starting at 1.
+    pub column: u32,
+}
+
 impl std::fmt::Display for HiddenCharactersScript {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { barclamp, role, file, at: (line, column), what, .. } = self;
+        let Self { barclamp, role, file, at: TextPosition { line, column }, what, .. } = self;
         write!(f, "{role} of {barclamp}, {file}:{line}:{column}: {what}")
     }
 }

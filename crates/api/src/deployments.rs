@@ -11,10 +11,10 @@ use engine::ids::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::At;
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
-use crate::runs::{RunSummary, StateCounts, StepState};
+use crate::runs::{RunLimit, RunSummary, StateCounts, StepState};
 use crate::values::Provenance;
+use crate::{Allowed, At};
 
 /// A deployment in a list.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -251,24 +251,14 @@ pub struct NoderoleView {
     /// Its runs, newest first, at most 50.
     pub runs: Vec<RunSummary>,
     /// Whether you can retry it. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_retry: Result<(), String>,
+    pub may_retry: Allowed,
     /// Its draft in an open proposal, if you can edit it there. Otherwise the reason.
-    #[serde(with = "crate::deployments::editable_draft")]
-    #[cfg_attr(
-        feature = "schema",
-        schemars(with = "crate::deployments::editable_draft::EditableDraft")
-    )]
-    pub may_edit: Result<NoderoleDraft, String>,
+    pub may_edit: EditableDraft,
     /// Whether you can propose changes on its node. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_propose: Result<(), String>,
-    /// Limits of runs from the role (retries, timeout, error scope, priority), as pairs of name and
-    /// value.
+    pub may_propose: Allowed,
+    /// Limits of runs from the role (retries, timeout, error scope, priority).
     #[serde(default)]
-    pub limits: Vec<(String, String)>,
+    pub limits: Vec<RunLimit>,
     /// The check of its role with the last result, or null if the role has none.
     #[serde(default)]
     pub check: Option<NoderoleCheck>,
@@ -335,6 +325,65 @@ pub struct NoderoleDraft {
     pub defaults: Value,
     /// Whether the proposal runs it again.
     pub rerun: bool,
+}
+
+/// A noderole in an open proposal, or the reason why you can't edit it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(from = "EditableDraftJson", into = "EditableDraftJson")]
+pub enum EditableDraft {
+    /// You can edit the noderole in the proposal.
+    Yes(NoderoleDraft),
+    /// You can't edit the noderole.
+    No {
+        /// The reason why you can't.
+        reason: String,
+    },
+}
+
+impl EditableDraft {
+    /// You can't edit the noderole, for this reason.
+    pub fn no(reason: impl Into<String>) -> Self {
+        Self::No { reason: reason.into() }
+    }
+
+    /// The noderole with the proposal's edits, or `None` if you can't edit it.
+    pub fn draft(&self) -> Option<&NoderoleDraft> {
+        match self {
+            Self::Yes(draft) => Some(draft),
+            Self::No { .. } => None,
+        }
+    }
+}
+
+/// The JSON of [`EditableDraft`]: `{"draft": {...}}`, or `{"reason": "..."}`.
+#[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+struct EditableDraftJson {
+    /// The noderole with the proposal's edits, if you can edit it there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    draft: Option<NoderoleDraft>,
+    /// The reason why you can't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl From<EditableDraft> for EditableDraftJson {
+    fn from(editable: EditableDraft) -> Self {
+        match editable {
+            EditableDraft::Yes(draft) => Self { draft: Some(draft), reason: None },
+            EditableDraft::No { reason } => Self { draft: None, reason: Some(reason) },
+        }
+    }
+}
+
+impl From<EditableDraftJson> for EditableDraft {
+    fn from(EditableDraftJson { draft, reason }: EditableDraftJson) -> Self {
+        match draft {
+            Some(draft) => Self::Yes(draft),
+            None => Self::No { reason: reason.unwrap_or_default() },
+        }
+    }
 }
 
 /// A layer of data.
@@ -454,36 +503,34 @@ paged! {
     StepPage: steps of StepSummary,
 }
 
-/// The JSON of an editable noderole: `{"draft": {...}}`, or `{"reason": "..."}`.
-pub(crate) mod editable_draft {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
 
-    use super::NoderoleDraft;
+    use super::*;
 
-    /// A noderole in an open proposal, or the reason why you can't edit it.
-    #[derive(Debug, Serialize, Deserialize)]
-    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-    pub struct EditableDraft {
-        /// The noderole with the proposal's edits, if you can edit it there.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        draft: Option<NoderoleDraft>,
-        /// The reason why you can't.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        reason: Option<String>,
-    }
-
-    pub(crate) fn serialize<S: Serializer>(
-        draft: &Result<NoderoleDraft, String>,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
-        let (draft, reason) = (draft.as_ref().ok().cloned(), draft.as_ref().err().cloned());
-        EditableDraft { draft, reason }.serialize(serializer)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
-        deserializer: D,
-    ) -> Result<Result<NoderoleDraft, String>, D::Error> {
-        let EditableDraft { draft, reason } = EditableDraft::deserialize(deserializer)?;
-        Ok(draft.ok_or_else(|| reason.unwrap_or_default()))
+    #[test]
+    fn editable_draft_is_an_object_with_draft_or_reason() {
+        let draft = NoderoleDraft {
+            proposal: ProposalId(7),
+            version: 3,
+            would_join: false,
+            data: json!({"port": 80}),
+            data_by: None,
+            defaults: json!({}),
+            rerun: false,
+        };
+        for (editable, expected) in [
+            (
+                EditableDraft::Yes(draft),
+                json!({"draft": {"proposal": 7, "version": 3, "would_join": false,
+                    "data": {"port": 80}, "defaults": {}, "rerun": false}}),
+            ),
+            (EditableDraft::no("No proposal."), json!({"reason": "No proposal."})),
+        ] {
+            let sent = serde_json::to_value(&editable).unwrap();
+            assert_eq!(sent, expected);
+            assert_eq!(serde_json::from_value::<EditableDraft>(sent).unwrap(), editable);
+        }
     }
 }

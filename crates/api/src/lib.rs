@@ -34,5 +34,6 @@ pub mod values;
 pub mod views;
 pub mod workers;
 
+pub use allowed::Allowed;
 pub use at::{At, InvalidTime};
 pub use problem::Problem;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::At;
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::runs::{RunSummary, StateCounts, StepState};
+use crate::{Allowed, At};
 
 /// A node with its state, connection, noderoles and reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,9 +58,7 @@ pub struct NodeView {
     /// Tokens of the node, valid ones first.
     pub tokens: Vec<NodeToken>,
     /// Whether you can change the node, its maintenance and its tokens. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_change: Result<(), String>,
+    pub may_change: Allowed,
     /// Journal position of this view.
     pub cursor: i64,
 }

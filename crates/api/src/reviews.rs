@@ -16,10 +16,10 @@ use engine::ids::{
 use engine::lint::Finding;
 use serde::{Deserialize, Serialize};
 
-use crate::At;
 use crate::catalog::{ContentChange, HiddenCharacters, PinChange};
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::proposals::{ClashView, NotRestored, Replanned};
+use crate::{Allowed, At};
 
 /// Maximum length of a text filter, in characters.
 pub const MAX_TEXT_CHARS: usize = 200;
@@ -161,8 +161,18 @@ pub struct ReviewSummary {
     pub summary: String,
     /// State of the review.
     pub state: ReviewState,
-    /// Number of valid approvals, and number of required approvals.
-    pub approvals: (u32, u32),
+    /// Number of approvals.
+    pub approvals: ApprovalCount,
+}
+
+/// Number of approvals of a review.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ApprovalCount {
+    /// Number of valid approvals.
+    pub valid: u32,
+    /// Number of required approvals.
+    pub required: u32,
 }
 
 /// State of a review.
@@ -300,13 +310,9 @@ pub struct ReviewView {
     #[serde(default)]
     pub may_sign: bool,
     /// Whether you can give a verdict. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_judge: Result<(), String>,
+    pub may_judge: Allowed,
     /// Whether you can commit it now. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_commit: Result<(), String>,
+    pub may_commit: Allowed,
     /// The name to type at commit, because the change can't be undone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub type_to_commit: Option<String>,
@@ -406,9 +412,7 @@ pub struct Discussion {
     /// Number of open threads. They block the gate.
     pub open: usize,
     /// Whether you can open a thread or reply. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_write: Result<(), String>,
+    pub may_write: Allowed,
 }
 
 /// A thread of a discussion.
@@ -427,12 +431,20 @@ pub struct ThreadView {
     pub current: bool,
     /// Comments, oldest first.
     pub comments: Vec<CommentView>,
-    /// The person who resolved it and the time, or null if it is open.
-    pub resolved: Option<(String, At)>,
+    /// Its resolution, or null if it is open.
+    pub resolved: Option<ThreadResolution>,
     /// Whether you can resolve it. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_resolve: Result<(), String>,
+    pub may_resolve: Allowed,
+}
+
+/// The resolution of a thread.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ThreadResolution {
+    /// Name of the person who resolved it.
+    pub by: String,
+    /// Time of the resolution.
+    pub at: At,
 }
 
 /// A comment.

@@ -4,9 +4,9 @@ use engine::counting::{duration, either, grouped, many};
 use engine::ids::{ActionName, DeploymentName, NoderoleId, RoleName, RunId};
 use serde::{Deserialize, Serialize};
 
-use crate::At;
 use crate::blueprints::{BlueprintSummary, Progress};
 use crate::runs::{RunState, StateCounts};
+use crate::{Allowed, At};
 
 /// Maximum number of waves in a rollout.
 pub const MAX_WAVES: usize = 200;
@@ -82,9 +82,7 @@ pub struct BlueprintProgress {
     /// Runs by node.
     pub timeline: Timeline,
     /// Whether you can retry failed steps. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_retry: Result<(), String>,
+    pub may_retry: Allowed,
     /// Journal position of this view.
     pub cursor: i64,
 }

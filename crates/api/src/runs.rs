@@ -6,9 +6,9 @@ use engine::ids::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::At;
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
 use crate::values::Provenance;
+use crate::{Allowed, At};
 
 /// State of a step. `proposed` marks an addition of a draft and is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -237,17 +237,24 @@ pub struct RunView {
     /// The review that approved the run's blueprint.
     pub review: Option<ReviewId>,
     /// Whether you can cancel it. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_cancel: Result<(), String>,
+    pub may_cancel: Allowed,
     /// Length of the log, in bytes.
     pub log_bytes: i64,
     /// Journal position of this view.
     pub cursor: i64,
-    /// Limits of runs from the role (retries, timeout, error scope, priority), as pairs of name and
-    /// value.
+    /// Limits of runs from the role (retries, timeout, error scope, priority).
     #[serde(default)]
-    pub limits: Vec<(String, String)>,
+    pub limits: Vec<RunLimit>,
+}
+
+/// A limit of runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct RunLimit {
+    /// Name of the limit, for example `Time limit`.
+    pub name: String,
+    /// Value as text, for example `60 s`.
+    pub value: String,
 }
 
 /// A part of a log.

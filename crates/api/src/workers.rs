@@ -4,8 +4,8 @@ use engine::ids::RunId;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::At;
 use crate::listing::{Cursor, KeyKind, Limit, Order, Paged, Sort, paged, sort};
+use crate::{Allowed, At};
 
 /// Maximum number of runs listed per worker.
 pub const MAX_RUNS: usize = 20;
@@ -111,9 +111,7 @@ pub struct WorkerView {
     /// Its drain, or null if it takes runs.
     pub drain: Option<Drain>,
     /// Whether you can start or end its drain. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_drain: Result<(), String>,
+    pub may_drain: Allowed,
     /// Number of leased runs.
     pub leased: i64,
     /// The oldest leased runs, oldest first, at most 20.

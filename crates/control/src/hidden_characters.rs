@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, RwLock};
 
 use api::Problem;
-use api::catalog::{HiddenCharacters, HiddenCharactersScript, PinChange};
+use api::catalog::{HiddenCharacters, HiddenCharactersScript, PinChange, TextPosition};
 use engine::Hash;
 use engine::blueprint::Difference;
 use engine::blueprint::difference::Sides;
@@ -155,7 +155,7 @@ fn hidden_characters_of(
             role: script_use.role.clone(),
             file: script_use.file.to_owned(),
             hash: script_use.hash,
-            at: (deceit.line, deceit.column),
+            at: TextPosition { line: deceit.line, column: deceit.column },
             what: format!("The script has {deceit}"),
         })
     };

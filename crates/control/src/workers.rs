@@ -148,7 +148,7 @@ fn view(actor: &Actor, row: WorkerRow) -> Result<WorkerView, Problem> {
             reason: row.drain_reason.unwrap_or_default(),
             drained: row.held == 0,
         }),
-        may_drain,
+        may_drain: may_drain.into(),
         id: row.id,
         name: row.name,
         phase,

@@ -153,7 +153,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     server.tell(&resolve, &bo, json!({})).await.json();
     let discussion = server.send_get(&of("/discussion"), &ada).await.json();
     assert_eq!(
-        (&discussion["open"], &discussion["threads"][0]["resolved"][0]),
+        (&discussion["open"], &discussion["threads"][0]["resolved"]["by"]),
         (&json!(0), &json!("bo"))
     );
     server.tell(&of("/view"), &bo, json!({})).await.json();

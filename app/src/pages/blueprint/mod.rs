@@ -271,7 +271,7 @@ fn RetryForm(
 ) -> impl IntoView {
     let number = progress.read_untracked().rollout.blueprint.number;
     let reason = Refused::of(retry).typed("reason");
-    let why_not = Memo::new(move |_| progress.read().may_retry.clone().err());
+    let why_not = Memo::new(move |_| progress.read().may_retry.reason().map(str::to_owned));
     let destructive = Memo::new(move |_| progress.read().failed_destructive);
     let off = move || why_not.read().is_some() || retry.pending().get();
     let hint = move || {

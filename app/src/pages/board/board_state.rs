@@ -177,7 +177,7 @@ impl BoardState {
             proposal,
             joining: Joining::new(Signal::derive(joins)),
             editable: Memo::new(move |_| {
-                board.with(|board| board.proposal.is_some() && board.may_propose.is_ok())
+                board.with(|board| board.proposal.is_some() && board.may_propose.is_allowed())
             }),
             version: StoredValue::new(0),
             states: StoredValue::new(HashMap::new()),
@@ -428,7 +428,8 @@ impl BoardState {
     /// Fetches the data for planning the open proposal, and compares the predicted effects of the
     /// last command.
     fn load_planner(self, board: &Board) {
-        let Some(proposal) = board.proposal.as_ref().filter(|_| board.may_propose.is_ok()) else {
+        let Some(proposal) = board.proposal.as_ref().filter(|_| board.may_propose.is_allowed())
+        else {
             self.planner.set_value(None);
             self.plans.set(PlannerState::Server);
             return;

@@ -134,7 +134,7 @@ impl Subject {
 pub(super) fn NodeMenu(board_state: BoardState, subject: Subject) -> impl IntoView {
     let here = expect_context::<Memo<Address>>();
     let is_open = board_state.editable().get_untracked();
-    let may_propose = board_state.board().read_untracked().may_propose.is_ok();
+    let may_propose = board_state.board().read_untracked().may_propose.is_allowed();
     let to = move |act: OpenEdit| move || board_state.ask(act.clone());
     let Named { node, short } = subject.named.clone();
     let panel = subject.of.as_ref().filter(|of| !of.proposed).map(|of| {

@@ -275,9 +275,9 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
             }
             .into_any();
         }
-        match (&board.read().proposal, &board.read().may_propose) {
-            (Some(_), Err(why)) => {
-                view! { <small class="muted">"You cannot edit this proposal: " {why.clone()}</small> }
+        match (&board.read().proposal, board.read().may_propose.reason()) {
+            (Some(_), Some(why)) => {
+                view! { <small class="muted">"You cannot edit this proposal: " {why.to_owned()}</small> }
                     .into_any()
             }
             _ => ().into_any(),
@@ -295,7 +295,7 @@ fn Head(board_state: BoardState, dialogs: Dialogs) -> impl IntoView {
                 // First, so that the other buttons keep their position when a proposal opens.
                 {move || act()}
                 <a class="button quiet" href=move || addresses::pending_in(&board.read().name)>{icon(Icon::Queued)} "Pending"</a>
-                {move || board.read().may_propose.is_ok().then(|| view! {
+                {move || board.read().may_propose.is_allowed().then(|| view! {
                     <hold::HoldButton board_state handle=dialogs.hold/>
                     <priority::PriorityButton handle=dialogs.priority/>
                 })}

@@ -37,7 +37,7 @@ pub(super) fn ProposalBar(
 #[component]
 fn Closed(board_state: BoardState, propose: ServerAction<Propose>) -> impl IntoView {
     let board = board_state.board();
-    let reason = Memo::new(move |_| board.read().may_propose.clone().err());
+    let reason = Memo::new(move |_| board.read().may_propose.reason().map(str::to_owned));
     let why = move || match reason.get() {
         Some(why) => why,
         None => "No open proposal. The board shows the committed state.".to_owned(),

@@ -2,7 +2,7 @@
 //! blocks the commit.
 
 use api::limits;
-use api::reviews::{Discussion, ReviewView, ThreadView, VerdictView};
+use api::reviews::{Discussion, ReviewView, ThreadResolution, ThreadView, VerdictView};
 use engine::blueprint::Anchor;
 use engine::gate::VerdictKind;
 use leptos::form::ActionForm;
@@ -69,11 +69,11 @@ fn Thread(
         discussion.now();
     });
     let is_open = Memo::new(move |_| thread.read().resolved.is_none());
-    let may_write = Memo::new(move |_| discussion.value().read().may_write.is_ok());
+    let may_write = Memo::new(move |_| discussion.value().read().may_write.is_allowed());
     let state = move || match thread.read().resolved.clone() {
         None => view! { <span class="pill" data-state="warn">{icon(Icon::Todo)} "open"</span> }
             .into_any(),
-        Some((by, at)) => view! {
+        Some(ThreadResolution { by, at }) => view! {
             <span class="pill" data-state="active">{icon(Icon::Check)} "resolved"</span>
             <span class="muted">"by " {by} ", " <Moment at/></span>
         }
@@ -98,8 +98,9 @@ fn Thread(
         };
         thread.read().comments.iter().cloned().map(line).collect_view()
     };
-    let why_not =
-        Memo::new(move |_| thread.read().may_resolve.clone().err().filter(|_| is_open.get()));
+    let why_not = Memo::new(move |_| {
+        thread.read().may_resolve.reason().map(str::to_owned).filter(|_| is_open.get())
+    });
     let why_id = format!("why-not-{id}");
     let field = format!("reply-{id}");
     let label = field.clone();
@@ -175,7 +176,8 @@ fn NewThread(
         discussion.now();
         review.now();
     });
-    let why_not = Memo::new(move |_| discussion.value().read().may_write.clone().err());
+    let why_not =
+        Memo::new(move |_| discussion.value().read().may_write.reason().map(str::to_owned));
     let review_id = move || discussion.value().read().review;
     let anchor = move || about.get().unwrap_or(Anchor::Whole);
     let what = move || match about.get() {

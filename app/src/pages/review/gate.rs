@@ -171,7 +171,7 @@ fn CommitForm(feed: Feed<ReviewView>) -> impl IntoView {
     let review = feed.value();
     let commit = ServerAction::<Commit>::new();
     on_success(commit, move |_| feed.now());
-    let why_not = Memo::new(move |_| review.read().may_commit.clone().err());
+    let why_not = Memo::new(move |_| review.read().may_commit.reason().map(str::to_owned));
     let to_type = Memo::new(move |_| review.read().type_to_commit.clone());
     let off = move || why_not.read().is_some() || commit.pending().get();
     view! {
@@ -220,7 +220,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         begun.set(String::new());
         feed.now();
     });
-    let why_not = Memo::new(move |_| review.read().may_judge.clone().err());
+    let why_not = Memo::new(move |_| review.read().may_judge.reason().map(str::to_owned));
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
     let off = move || why_not.read().is_some() || judge.pending().get() || busy.get();
     let needed = Memo::new(move |_| review.read().signature_needed);

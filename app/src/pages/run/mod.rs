@@ -122,7 +122,7 @@ fn Head(feed: Feed<RunView>, open: Memo<bool>) -> impl IntoView {
         dialog.close();
         feed.now();
     });
-    let reason = Memo::new(move |_| run.read().may_cancel.clone().err());
+    let reason = Memo::new(move |_| run.read().may_cancel.reason().map(str::to_owned));
     let id = run.read_untracked().run.id.to_string();
     let button = move || {
         open.get().then(|| {
@@ -223,8 +223,8 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
         facts.extend(
             view.limits
                 .iter()
-                .map(|(name, words)| {
-                    view! { <dt>{name.clone()}</dt> <dd>{words.clone()}</dd> }
+                .map(|limit| {
+                    view! { <dt>{limit.name.clone()}</dt> <dd>{limit.value.clone()}</dd> }
                 })
                 .map(IntoAny::into_any),
         );

@@ -11,6 +11,7 @@ use engine::plan::ground::Ground;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::Allowed;
 use crate::deployments::AttribView;
 use crate::listing::Limit;
 use crate::proposals::ProposalView;
@@ -83,9 +84,7 @@ pub struct Board {
     #[serde(default)]
     pub policy: Option<Policy>,
     /// Whether you can make proposals here. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_propose: Result<(), String>,
+    pub may_propose: Allowed,
     /// Journal position of this view.
     pub cursor: i64,
 }

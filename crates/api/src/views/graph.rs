@@ -101,11 +101,31 @@ pub struct GraphVertex {
     /// Number of noderoles that the vertex represents.
     pub members: usize,
     /// Number of noderoles by appearance, without zeros.
-    pub appearances: Vec<(Appearance, usize)>,
-    /// First and last wave of its noderoles.
-    pub waves: Option<(u32, u32)>,
+    pub appearances: Vec<AppearanceCount>,
+    /// Waves of its noderoles. Null if all of them are in a cycle or after one.
+    pub waves: Option<WaveRange>,
     /// Number of its noderoles on the marked path.
     pub on_trail: usize,
+}
+
+/// Number of noderoles with an appearance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AppearanceCount {
+    /// The appearance.
+    pub appearance: Appearance,
+    /// Number of noderoles.
+    pub count: usize,
+}
+
+/// A range of waves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WaveRange {
+    /// Number of the first wave.
+    pub first: u32,
+    /// Number of the last wave.
+    pub last: u32,
 }
 
 /// A noderole of a graph.

@@ -5,6 +5,7 @@ use engine::ids::{DeploymentId, DeploymentName, RoleName};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::Allowed;
 use crate::deployments::AttribView;
 use crate::proposals::{ProposalView, ScopeView};
 
@@ -21,9 +22,7 @@ pub struct NodeProposal {
     /// Roles that can be bound to the node.
     pub choices: Vec<NodeChoice>,
     /// Whether you can edit it. Otherwise the reason.
-    #[serde(with = "crate::allowed")]
-    #[cfg_attr(feature = "schema", schemars(with = "crate::allowed::Allowed"))]
-    pub may_edit: Result<(), String>,
+    pub may_edit: Allowed,
     /// Journal position of this view.
     pub cursor: i64,
 }

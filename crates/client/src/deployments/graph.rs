@@ -4,7 +4,9 @@
 //! This module prints a graph as a table in topological order: each vertex is below its
 //! dependencies. `--focus`, `--from` and `--to` take the key of a line.
 
-use api::views::graph::{Appearance, GraphEdge, GraphTrail, GraphVertex, GraphView};
+use api::views::graph::{
+    Appearance, AppearanceCount, GraphEdge, GraphTrail, GraphVertex, GraphView, WaveRange,
+};
 use clap::Args;
 use engine::counting::many;
 use serde::Deserialize as _;
@@ -147,8 +149,8 @@ pub(crate) fn name(vertex: &GraphVertex) -> String {
 fn waves(vertex: &GraphVertex) -> String {
     match vertex.waves {
         None => String::new(),
-        Some((first, last)) if first == last => first.to_string(),
-        Some((first, last)) => format!("{first}-{last}"),
+        Some(WaveRange { first, last }) if first == last => first.to_string(),
+        Some(WaveRange { first, last }) => format!("{first}-{last}"),
     }
 }
 
@@ -162,9 +164,9 @@ fn marked(vertex: &GraphVertex) -> String {
 
 /// State of a vertex: `ACTIVE`, or `2 ACTIVE, 1 ERROR` for a folded role.
 fn state_text(vertex: &GraphVertex) -> String {
-    let status = |(status, count): &(Appearance, usize)| match vertex.noderole {
-        Some(_) => label(*status).to_owned(),
-        None => format!("{count} {}", label(*status)),
+    let status = |part: &AppearanceCount| match vertex.noderole {
+        Some(_) => label(part.appearance).to_owned(),
+        None => format!("{} {}", part.count, label(part.appearance)),
     };
     vertex.appearances.iter().map(status).collect::<Vec<_>>().join(", ")
 }
@@ -203,16 +205,20 @@ mod tests {
     fn vertex(
         key: &str,
         one: Option<&str>,
-        waves: [u32; 2],
-        looks: Value,
+        [first, last]: [u32; 2],
+        appearances: Value,
         on_trail: usize,
     ) -> Value {
         let id = uuid::Uuid::nil();
         let members = if one.is_some() { 1 } else { 3 };
         let one = one.map(|short| json!({"id": id, "short": short, "fqdn": format!("{short}.demo"), "has_page": true}));
         let role = key.split(':').next_back();
-        json!({"key": key, "role": role, "deployment": "web", "noderole": one, "members": members, "appearances": looks, "waves": waves,
+        json!({"key": key, "role": role, "deployment": "web", "noderole": one, "members": members, "appearances": appearances, "waves": {"first": first, "last": last},
             "on_trail": on_trail})
+    }
+
+    fn counted(appearance: Value, count: usize) -> Value {
+        json!({"appearance": appearance, "count": count})
     }
 
     fn graph(vertices: &[Value], edges: &[Value], trail: Value) -> Value {
@@ -226,10 +232,16 @@ mod tests {
             "web:app",
             None,
             [1, 2],
-            json!([[{"state": "active"}, 2], [{"state": "error"}, 1]]),
+            json!([counted(json!({"state": "active"}), 2), counted(json!({"state": "error"}), 1)]),
             2,
         );
-        let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([[{"state": "active"}, 1]]), 1);
+        let proxy = vertex(
+            "web:proxy",
+            Some("n1"),
+            [0, 0],
+            json!([counted(json!({"state": "active"}), 1)]),
+            1,
+        );
         let edge = json!({"from": 1, "to": 0, "count": 3, "kind": "hard", "on_trail": 0});
         let way = json!([{"id": uuid::Uuid::nil(), "name": "proxy on n1", "duration_ms": 12}]);
         let shown = graph(
@@ -261,8 +273,15 @@ mod tests {
 
     #[test]
     fn change_graph_marks_added_and_removed_edges() {
-        let app = vertex("web:app", None, [1, 1], json!([["added", 2], ["around", 1]]), 0);
-        let proxy = vertex("web:proxy", Some("n1"), [0, 0], json!([["changed", 1]]), 0);
+        let app = vertex(
+            "web:app",
+            None,
+            [1, 1],
+            json!([counted(json!("added"), 2), counted(json!("around"), 1)]),
+            0,
+        );
+        let proxy =
+            vertex("web:proxy", Some("n1"), [0, 0], json!([counted(json!("changed"), 1)]), 0);
         let said = |count: usize, added: usize, gone: usize| {
             let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "removed": gone});
             text(

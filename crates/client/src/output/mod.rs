@@ -17,6 +17,7 @@ pub(crate) mod yaml;
 
 use std::io::{IsTerminal as _, Write as _};
 
+use api::Allowed;
 use clap::ValueEnum;
 use engine::text::shown;
 use serde_json::Value;
@@ -292,10 +293,10 @@ pub(crate) fn optional_moment(at: Option<api::At>) -> String {
     at.map(|at| moment_of(at.0)).unwrap_or_default()
 }
 
-pub(crate) fn permission_text(permission: &Result<(), String>) -> String {
+pub(crate) fn permission_text(permission: &Allowed) -> String {
     match permission {
-        Ok(()) => "possible".to_owned(),
-        Err(why) => format!("not possible: {why}"),
+        Allowed::Yes => "possible".to_owned(),
+        Allowed::No { reason } => format!("not possible: {reason}"),
     }
 }
 

@@ -342,7 +342,11 @@ pub(crate) fn review_list() -> List {
             ("ID", |v, _| word(v, "review")),
             ("STATE", |v, _| word(v, "state")),
             ("APPROVALS", |v, _| {
-                format!("{} of {}", said(&v["approvals"][0]), said(&v["approvals"][1]))
+                format!(
+                    "{} of {}",
+                    said(&v["approvals"]["valid"]),
+                    said(&v["approvals"]["required"])
+                )
             }),
             ("DEPLOYMENT", |v, _| word(v, "deployment")),
             ("TITLE", |v, _| word(v, "title")),

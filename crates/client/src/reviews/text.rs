@@ -1,7 +1,7 @@
 //! Reviews as text: the change, its impact, the viewed changes, and the discussion.
 
 use api::proposals::Replanned;
-use api::reviews::{Discussion, ReviewedNoderole, ViewedChanges};
+use api::reviews::{Discussion, ReviewedNoderole, ThreadResolution, ViewedChanges};
 use engine::blueprint::Impact;
 use engine::blueprint::impact::{Counted, Touched, WaveGroup};
 use engine::blueprint::secret_uses::SecretChange;
@@ -323,7 +323,9 @@ pub(crate) fn discussion_text(value: &Value) -> String {
     let mut text = String::new();
     for thread in &told.threads {
         let state = match &thread.resolved {
-            Some((by, at)) => format!("resolved by {}, {}", plain(by), moment_of(at.0)),
+            Some(ThreadResolution { by, at }) => {
+                format!("resolved by {}, {}", plain(by), moment_of(at.0))
+            }
             None => "open".to_owned(),
         };
         let removed_text = if thread.current { "" } else { ", which this version no longer has" };

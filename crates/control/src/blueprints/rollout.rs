@@ -76,7 +76,7 @@ impl Control {
                 .collect::<Result<_, _>>()?,
             failed_destructive,
             timeline: timeline(&present, runs, counts)?,
-            may_retry,
+            may_retry: may_retry.into(),
             cursor,
         })
     }

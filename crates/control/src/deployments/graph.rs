@@ -17,8 +17,9 @@ use api::Problem;
 use api::blueprints::Point;
 use api::runs::StepState;
 use api::views::graph::{
-    Appearance, GraphDirection, GraphEdge, GraphNoderole, GraphOptions, GraphTrail, GraphVertex,
-    GraphView, GraphWaypoint, Length, MAX_PATH_NODEROLES, TrailOptions,
+    Appearance, AppearanceCount, GraphDirection, GraphEdge, GraphNoderole, GraphOptions,
+    GraphTrail, GraphVertex, GraphView, GraphWaypoint, Length, MAX_PATH_NODEROLES, TrailOptions,
+    WaveRange,
 };
 use engine::blueprint::Difference;
 use engine::blueprint::difference::Mark;
@@ -865,8 +866,14 @@ impl WholeGraph {
             deployment,
             noderole: one,
             members: vertex.members.len(),
-            appearances: appearances.into_iter().collect(),
-            waves: member_waves().min().zip(member_waves().max()),
+            appearances: appearances
+                .into_iter()
+                .map(|(appearance, count)| AppearanceCount { appearance, count })
+                .collect(),
+            waves: member_waves()
+                .min()
+                .zip(member_waves().max())
+                .map(|(first, last)| WaveRange { first, last }),
             on_trail: ids().filter(|id| trail.noderoles.contains(id)).count(),
         })
     }

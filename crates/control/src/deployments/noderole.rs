@@ -2,7 +2,7 @@
 
 use api::Problem;
 use api::deployments::{
-    CheckState, DataLayer, NoderoleCheck, NoderoleDraft, NoderoleRef, NoderoleView,
+    CheckState, DataLayer, EditableDraft, NoderoleCheck, NoderoleDraft, NoderoleRef, NoderoleView,
 };
 use api::listing::PAGE_SIZE;
 use api::runs::StepState;
@@ -130,11 +130,12 @@ impl Control {
             runs: runs.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             limits: limits(&row.step),
             check,
-            may_retry: may_retry(actor, deployment, state),
+            may_retry: may_retry(actor, deployment, state).into(),
             may_edit,
             may_propose: actor
                 .require_in(Permission::Operator, deployment)
-                .map_err(|problem| problem.detail),
+                .map_err(|problem| problem.detail)
+                .into(),
         })
     }
 
@@ -163,10 +164,10 @@ impl Control {
         present: &Present,
         row: &NoderoleRow,
         role: &Role,
-    ) -> Result<Result<NoderoleDraft, String>, Problem> {
+    ) -> Result<EditableDraft, Problem> {
         let deployment = DeploymentId(row.noderole.deployment_id);
         if !actor.has_permission_in(Permission::Operator, deployment) {
-            return Ok(Err("You cannot edit this without the permission operator.".into()));
+            return Ok(EditableDraft::no("You cannot edit this without the permission operator."));
         }
         let mut connection = self.connection().await?;
         let Some(open) = store::proposals::open_proposal(&mut connection, deployment)
@@ -174,7 +175,7 @@ impl Control {
             .map_err(from_store)?
         else {
             let name = &row.deployment.name;
-            return Ok(Err(format!(
+            return Ok(EditableDraft::no(format!(
                 "Open a proposal on {name} first. Its data changes only after a review."
             )));
         };
@@ -184,7 +185,7 @@ impl Control {
         let (node, key) = self.key_of(row)?;
         let drafted =
             planned.effects.noderole_data.iter().find(|d| d.node == node && d.noderole == key);
-        Ok(Ok(NoderoleDraft {
+        Ok(EditableDraft::Yes(NoderoleDraft {
             proposal: open.id,
             version: open.version,
             would_join: would_join(actor, &edits),

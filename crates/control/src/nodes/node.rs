@@ -111,7 +111,7 @@ impl Control {
             facts: facts.into_iter().map(facts_of).collect(),
             reports: reports.into_iter().map(report).collect(),
             tokens: tokens.into_iter().map(token).collect(),
-            may_change,
+            may_change: may_change.into(),
             cursor,
             fqdn: row.fqdn,
             description: row.description,

@@ -87,7 +87,8 @@ impl Control {
             choices: choices(&present, node, &planned)?,
             may_edit: actor
                 .require_in(Permission::Operator, place_of(&present, &row))
-                .map_err(|problem| problem.detail),
+                .map_err(|problem| problem.detail)
+                .into(),
             cursor,
         })
     }

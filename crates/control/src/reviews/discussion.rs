@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::live::{Live, Topic};
-use api::reviews::{ChangesSinceView, CommentView, Discussion, ThreadView};
+use api::reviews::{ChangesSinceView, CommentView, Discussion, ThreadResolution, ThreadView};
 use api::{Problem, limits};
 use engine::blueprint::difference::Sides;
 use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
@@ -61,8 +61,10 @@ impl Control {
                 resolved: row
                     .resolved
                     .as_ref()
-                    .map(|(compute, moment)| (compute.clone(), at(*moment))),
-                may_resolve: may_resolve(voice, row.person, open).map_err(|no| no.to_string()),
+                    .map(|(by, moment)| ThreadResolution { by: by.clone(), at: at(*moment) }),
+                may_resolve: may_resolve(voice, row.person, open)
+                    .map_err(|no| no.to_string())
+                    .into(),
             }
         };
         let threads: Vec<ThreadView> =
@@ -71,7 +73,7 @@ impl Control {
             review: id,
             open: threads.iter().filter(|t| t.resolved.is_none()).count(),
             threads,
-            may_write: may_write(voice, open).map_err(|no| no.to_string()),
+            may_write: may_write(voice, open).map_err(|no| no.to_string()).into(),
         })
     }
 

@@ -16,7 +16,8 @@ use api::Problem;
 use api::listing::{Limit, PAGE_SIZE};
 use api::proposals::{ProposalPage, ProposalSort, ProposalSummary, ProposalsQuery};
 use api::reviews::{
-    MAX_TEXT_CHARS, ReviewCount, ReviewFilter, ReviewPage, ReviewStateFilter, ReviewsQuery,
+    ApprovalCount, MAX_TEXT_CHARS, ReviewCount, ReviewFilter, ReviewPage, ReviewStateFilter,
+    ReviewsQuery,
 };
 use api::reviews::{ReviewSort, ReviewState, ReviewSummary};
 use engine::gate::access::Access;
@@ -257,7 +258,7 @@ impl Control {
             visible.push((
                 row.id,
                 state_of(row.target.is_some(), row.discarded, &gate),
-                (gate.approvals, gate.needed),
+                ApprovalCount { valid: gate.approvals, required: gate.needed },
             ));
             last = Some(hit);
         }
@@ -321,7 +322,7 @@ impl Control {
 fn summary(
     line: LineRow,
     state: ReviewState,
-    approvals: (u32, u32),
+    approvals: ApprovalCount,
 ) -> Result<ReviewSummary, Problem> {
     let replaced = state == ReviewState::Replaced;
     Ok(ReviewSummary {

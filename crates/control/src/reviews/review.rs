@@ -229,8 +229,10 @@ impl Control {
             signature_needed: case.facts.signing.is_some(),
             may_sign: actor.token.is_none() && !may_sign.is_empty(),
             may_judge: require_no_token(actor)
-                .and_then(|()| check_can_review_or_explain(&case.facts, actor.person)),
-            may_commit: may_commit(actor, &places(&mut connection, actor, id).await?, &case, &gate),
+                .and_then(|()| check_can_review_or_explain(&case.facts, actor.person))
+                .into(),
+            may_commit: may_commit(actor, &places(&mut connection, actor, id).await?, &case, &gate)
+                .into(),
             gate,
             type_to_commit: match requires_name(&review_risks(&case.row)) {
                 true => Some(confirmation_name(&present, &case)?),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::Problem;
 use api::listing::PAGE_SIZE;
-use api::runs::{RunPage, RunState, RunSummary, RunView};
+use api::runs::{RunLimit, RunPage, RunState, RunSummary, RunView};
 use api::runs::{RunSort, RunsQuery};
 use api::values::MAX_VALUES;
 use api::values::Provenance;
@@ -109,7 +109,7 @@ impl Control {
             output,
             attempts: attempts.iter().map(|row| to_run(&present, row)).collect::<Result<_, _>>()?,
             review: review.map(ReviewId),
-            may_cancel,
+            may_cancel: may_cancel.into(),
             log_bytes: row.run.log_bytes,
             limits: limits(&row.step),
             run: summary,
@@ -250,7 +250,7 @@ fn because(run: &store::runs::RunModel) -> Option<String> {
 }
 
 /// The run limits of a step's role, as text.
-pub(crate) fn limits(step: &store::runs::StepModel) -> Vec<(String, String)> {
+pub(crate) fn limits(step: &store::runs::StepModel) -> Vec<RunLimit> {
     let (retries, failures) = (step.retries, step.failures);
     let retry_text = match (retries, failures) {
         (0, _) => "none: the first failure is an error".to_owned(),
@@ -274,7 +274,7 @@ pub(crate) fn limits(step: &store::runs::StepModel) -> Vec<(String, String)> {
     if step.priority != 0 {
         said.push(("Priority", step.priority.to_string()));
     }
-    said.into_iter().map(|(name, words)| (name.to_owned(), words)).collect()
+    said.into_iter().map(|(name, value)| RunLimit { name: name.to_owned(), value }).collect()
 }
 
 /// The display name of a data layer, from its JSON.

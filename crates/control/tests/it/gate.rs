@@ -1,5 +1,6 @@
 //! Attempts to bypass the gate.
 
+use api::Allowed;
 use api::reviews::ReviewState;
 use api::reviews::ReviewStateFilter;
 use control::people::{Actor, NewPerson, Permission};
@@ -229,7 +230,10 @@ async fn objection_blocks_every_committer_and_is_named() {
         assert!(detail.contains("the change was rejected, by bo"), "{detail}");
         assert_eq!(all, [detail]);
         let shown = installation.control.review(by, id).await.unwrap();
-        assert_eq!((shown.state, shown.may_commit), (ReviewState::Objected, Err(all[0].clone())));
+        assert_eq!(
+            (shown.state, shown.may_commit),
+            (ReviewState::Objected, Allowed::no(all[0].clone()))
+        );
     }
     installation.approve(&installation.bo, id).await;
     installation.commit(eve, id).await.unwrap();

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use api::Allowed;
 use api::reviews::{ReviewCount, ReviewStateFilter};
 use api::reviews::{ReviewState, ReviewView};
-use api::views::graph::{Appearance, GraphOptions};
+use api::views::graph::{Appearance, AppearanceCount, GraphOptions};
 use control::MissingVertex;
 use control::people::{Actor, NewPerson, Permission};
 use engine::blueprint::impact::NoderoleRerun;
@@ -67,7 +68,7 @@ async fn lint_error_after_approval_is_shown() {
     let before = review(&installation, &installation.ada, id).await;
     assert_eq!(
         (before.state, before.may_commit, before.current),
-        (ReviewState::Open, Ok(()), true)
+        (ReviewState::Open, Allowed::Yes, true)
     );
     assert_eq!(
         installation.control.frame(&installation.ada).await.unwrap().pending_reviews.to_string(),
@@ -82,7 +83,11 @@ async fn lint_error_after_approval_is_shown() {
         shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
     assert_eq!(errors[0], Check::InactiveJig);
     let refused = installation.control.commit(&installation.ada, id).await.unwrap_err();
-    assert_eq!(shown.may_commit.unwrap_err(), refused.detail, "the page says what the commit says");
+    assert_eq!(
+        shown.may_commit.reason(),
+        Some(refused.detail.as_str()),
+        "the page says what the commit says"
+    );
     assert_eq!(
         installation.listed(&installation.bo, ReviewStateFilter::Open).await[0].state,
         ReviewState::Faulty,
@@ -140,15 +145,15 @@ async fn only_active_steps_count_as_interrupted() {
         .filter_map(|v| {
             v.appearances
                 .iter()
-                .find(|(look, _)| *look == Appearance::Downstream)
-                .map(|(_, n)| (v.role.to_string(), *n))
+                .find(|part| part.appearance == Appearance::Downstream)
+                .map(|part| (v.role.to_string(), part.count))
         })
         .collect();
     assert_eq!(marked, [("runtime".to_owned(), 1)]);
     let app = graph.vertices.iter().find(|vertex| vertex.role == role("app")).unwrap();
     assert_eq!(
         app.appearances,
-        [(Appearance::Changed, 2)],
+        [AppearanceCount { appearance: Appearance::Changed, count: 2 }],
         "what runs again by its deployment's data is in the picture too"
     );
     assert_eq!(
@@ -183,18 +188,19 @@ async fn removal_shows_count_of_active_steps() {
 async fn buttons(installation: &Installation, by: &Actor, id: ReviewId) -> [String; 2] {
     let shown = review(installation, by, id).await;
     // The page and the commit must agree.
-    if let Err(why) = &shown.may_commit {
+    if let Some(why) = shown.may_commit.reason() {
         let refused = installation.control.commit(by, id).await.unwrap_err();
-        assert!(refused.status == 403 || refused.detail == *why, "{why} / {}", refused.detail);
+        assert!(refused.status == 403 || refused.detail == why, "{why} / {}", refused.detail);
     }
-    if let Err(why) = &shown.may_judge {
+    if let Some(why) = shown.may_judge.reason() {
         for kind in [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject] {
             let refused =
                 installation.control.judge(by, id, kind, "because".into()).await.unwrap_err();
-            assert_eq!(refused.detail, *why);
+            assert_eq!(refused.detail, why);
         }
     }
-    [shown.may_judge.err().unwrap_or_default(), shown.may_commit.err().unwrap_or_default()]
+    [shown.may_judge, shown.may_commit]
+        .map(|allowed| allowed.reason().unwrap_or_default().to_owned())
 }
 
 #[tokio::test]
@@ -307,7 +313,7 @@ async fn disabled_buttons_name_reason_and_people() {
     let target = installation.control.commit(ada, id).await.unwrap();
     assert_eq!(
         review(&installation, bo, id).await.may_commit,
-        Err(format!("This review is already committed, as blueprint {target}."))
+        Allowed::no(format!("This review is already committed, as blueprint {target}."))
     );
 }
 

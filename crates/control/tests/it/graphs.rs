@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions};
+use api::views::graph::{GraphDirection, GraphOptions, GraphView, Length, TrailOptions, WaveRange};
 use control::MissingVertex;
 use engine::anneal::Limits;
 use serde_json::json;
@@ -64,7 +64,7 @@ async fn path_is_marked_on_folded_graph() {
         there.edges.iter().map(|edge| (edge.on_trail, edge.count)).collect::<Vec<_>>(),
         [(1, 2), (1, 2)]
     );
-    assert_eq!((there.waves, there.vertices[0].waves), (3, Some((3, 3))));
+    assert_eq!((there.waves, there.vertices[0].waves), (3, Some(WaveRange { first: 3, last: 3 })));
 
     let back = installation.marked(TrailOptions::Between("web:app".into(), base.clone())).await;
     assert!(

@@ -273,7 +273,7 @@ async fn reviews_are_filtered_by_author_and_state() {
         let own = installation.control.review(&installation.cy, review.review).await.unwrap();
         assert_eq!(
             (own.state, own.gate.approvals, own.gate.needed),
-            (review.state, review.approvals.0, review.approvals.1)
+            (review.state, review.approvals.valid, review.approvals.required)
         );
         assert_eq!(
             (own.title, own.deployment, own.node),

@@ -246,7 +246,8 @@ impl Control {
             },
             may_propose: actor
                 .require_in(Permission::Operator, id)
-                .map_err(|problem| problem.detail),
+                .map_err(|problem| problem.detail)
+                .into(),
             cursor,
         })
     }
