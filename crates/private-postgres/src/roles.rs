@@ -141,6 +141,5 @@ mod tests {
         ] {
             assert!(sql.contains(part), "{part}: {sql}");
         }
-        assert!(!sql.contains("RENAME") && setup_sql(PROGRAM_ROLES).contains("RENAME"), "{sql}");
     }
 }

@@ -136,7 +136,8 @@ pub fn role_doc() -> Value {
     json!({"name": "app", "jig": "script", "jig_class": "script"})
 }
 
-/// Fills in the defaults of noderoles: the role `app`, no data, no parents.
+/// Fills in the defaults of noderoles: the role `app`, no data, no parents. Nodes have the connection
+/// of the rows that this world inserts.
 pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) -> Value {
     let role = hex(&Sha256::digest(role_doc().to_string()));
     for noderole in noderoles.as_object_mut().into_iter().flat_map(|all| all.values_mut()) {
@@ -147,7 +148,11 @@ pub fn node_doc(id: Uuid, fqdn: &str, deployment: Uuid, mut noderoles: Value) ->
         *noderole = whole;
     }
     let phantom = fqdn.starts_with("phantom.");
-    json!({"id": id, "fqdn": fqdn, "deployment": deployment, "phantom": phantom, "noderoles": noderoles})
+    let mut doc = json!({"id": id, "fqdn": fqdn, "deployment": deployment, "phantom": phantom, "noderoles": noderoles});
+    if !phantom {
+        doc["connection"] = json!({"transport": "local", "root": null});
+    }
+    doc
 }
 
 impl World {

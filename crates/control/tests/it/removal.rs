@@ -11,7 +11,7 @@ use api::views::graph::GraphOptions;
 use control::MissingVertex;
 use control::people::{NewPerson, Permission};
 use engine::anneal::{Limits, PendingReason};
-use engine::cluster::{Blueprint, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use engine::cluster::{Blueprint, Connection, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
 use engine::gate::{Policy, Risk};
 use engine::ids::{
     BarclampName, BlueprintNumber, DeploymentId, DeploymentName, JigName, NodeId, RunId,
@@ -181,7 +181,7 @@ fn bare(id: NodeId, n: usize, deployment: DeploymentId) -> NodeDoc {
         fqdn: fqdn(n + 1),
         deployment,
         phantom: false,
-        connection: None,
+        connection: Some(Connection::Local { root: format!("/srv/nodes/n{}", n + 1) }),
         hints: Map::new(),
         noderoles: BTreeMap::new(),
     }
