@@ -371,7 +371,7 @@ test('input stays after the server rejects it', { timeout: 60_000 }, async () =>
 
 test('a hold shows its author and reason until release', { timeout: 60_000 }, async () => {
   await page.getByRole('button', { name: 'Put on hold…' }).click();
-  const hold = dialog('Put a hold on web');
+  const hold = dialog('Put web on hold');
   await hold.getByLabel('Reason').fill('The switch is being replaced');
   await assertAccessible(page);
   await hold.getByRole('button', { name: 'Put on hold', exact: true }).click();
@@ -379,7 +379,7 @@ test('a hold shows its author and reason until release', { timeout: 60_000 }, as
   await assertAccessible(page);
   await screenshot(page, 'board-held');
   await page.getByRole('button', { name: 'Release hold…' }).click();
-  const release = dialog('Release the hold on web');
+  const release = dialog('Release the hold of web');
   await release.getByLabel('Reason').fill('It works again');
   await release.getByRole('button', { name: 'Release hold', exact: true }).click();
   await page.getByText(/^Put on hold by/).waitFor({ state: 'detached' });

@@ -159,7 +159,7 @@ test('a dialog closes while it loads, and with Back', { timeout: 120_000 }, asyn
     await dialog.waitFor({ state: 'hidden' });
   }
   // Back also changes the address, here to the same board.
-  await ada.getByRole('list', { name: 'Steps by state' }).getByRole('link', { name: 'Only what is not ACTIVE' }).click();
+  await ada.getByRole('list', { name: 'Steps by state' }).getByRole('link', { name: 'Only noderoles that are not ACTIVE' }).click();
   await ada.waitForURL(/state=not-active/);
   await ada.locator('.head').getByRole('button', { name: 'More…' }).click();
   await dialog.waitFor();

@@ -105,7 +105,7 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     // A request without the button gets the same response.
     const answer = await ada.evaluate(async (review) => {
       const body = new URLSearchParams({ review, kind: 'approve', reason: '' });
-      const response = await fetch('/call/judge', { method: 'POST', body, headers: { accept: 'application/json' } });
+      const response = await fetch('/call/give-verdict', { method: 'POST', body, headers: { accept: 'application/json' } });
       return { status: response.status, problem: await response.json() };
     }, review);
     assert.equal(answer.status, 403);

@@ -161,7 +161,7 @@ RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
 $$;
 
 -- Every step, each rule that would prevent its start if it is TODO, and the first of them in the
--- order of engine::anneal::Wait. reason is NULL if it may start. run_limit: the maximum number of
+-- order of engine::anneal::PendingReason. reason is NULL if it may start. run_limit: the maximum number of
 -- open runs.
 CREATE OR REPLACE FUNCTION step_admission(run_limit bigint)
 RETURNS TABLE (

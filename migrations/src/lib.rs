@@ -138,7 +138,7 @@ const GUARDS: &str = concat!(
     "\n",
     include_str!("guards/catalog.sql"),
     "\n",
-    include_str!("guards/probes.sql"),
+    include_str!("guards/health_checks.sql"),
     "\n",
     include_str!("guards/people.sql"),
     "\n",

@@ -8,7 +8,7 @@
 //!
 //! * Folding keeps the picture small.
 //! * Edges share one path per strand.
-//! * A large picture contains only the pieces near the reader's window ([`viewport`]).
+//! * A large picture contains only the pieces near the reader's window ([`visible_pieces`]).
 //! * When zoomed out, boxes and edges are plain shapes.
 //! * A new state moves nothing, because the layout depends only on the graph's structure.
 //!

@@ -1,7 +1,7 @@
 //! The picture: boxes and edges as SVG in a scrollable window.
 //!
 //! The browser scrolls natively, so wheel, touch and keys work as everywhere. The content follows
-//! the window piece by piece, in coarse steps ([`super::viewport`]). The picture has one listener for
+//! the window piece by piece, in coarse steps ([`super::visible_pieces`]). The picture has one listener for
 //! clicks and keys instead of one per box.
 //!
 //! It opens fitted to its window. If labels would be too small to read, it opens at the boxes that

@@ -66,12 +66,12 @@ async fn priority_is_set_without_javascript() {
     page.assert_contains(&[
         "Set priority…",
         "The current priority is 0, the default.",
-        "action=\"/call/prioritise\"",
+        "action=\"/call/set-priority\"",
         "min=\"-100\" max=\"100\"",
     ]);
     page.assert_lacks(&["priority <"]);
     let form = format!("deployment={}&priority=-20&reason=Tests", fake::deployment_id(1));
-    assert_eq!(post(&fake, "/call/prioritise", &form).await.status, 302);
+    assert_eq!(post(&fake, "/call/set-priority", &form).await.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").told, ["priority -20 Tests"]);
     let low = get(&Fake::new(|world| world.board.priority = -20), "/deployments/web").await;
     low.assert_contains(&[
@@ -310,7 +310,7 @@ async fn refused_text_lists_every_invalid_line() {
 async fn refused_priority_form_keeps_its_reason() {
     let fake = Fake::new(|_| {});
     let form = format!("deployment={}&priority=much&reason=Because", fake::deployment_id(1));
-    let location = post(&fake, "/call/prioritise", &form).await.location.expect("the way back");
+    let location = post(&fake, "/call/set-priority", &form).await.location.expect("the way back");
     let problem = location.split_once('?').expect("the problem").1;
     let page =
         get(&fake, &format!("/deployments/web?typed.priority=7&typed.reason=Because&{problem}"))

@@ -1005,7 +1005,7 @@ async fn forms_work_without_javascript() {
     );
     let submitted = post(&fake, "/call/submit", "proposal=7&version=3&title=More+nodes").await;
     assert_eq!((submitted.status, submitted.location.as_deref()), (302, Some("/reviews/128")));
-    let refused = post(&fake, "/call/judge", "review=128&kind=approve&reason=").await;
+    let refused = post(&fake, "/call/give-verdict", "review=128&kind=approve&reason=").await;
     assert_eq!(refused.status, 302, "a problem leads back to the page, which shows it");
     let back = refused.location.expect("a way back");
     assert!(back.starts_with("http://localhost/from-here?"), "{back}");

@@ -263,7 +263,7 @@ async fn node_commands_depend_on_permission() {
     operator.assert_contains(&[
         "/call/change-node",
         "/call/set-maintenance",
-        "/call/mint-node-token",
+        "/call/create-node-token",
         "/call/revoke-node-token",
     ]);
     operator.assert_contains(&[
@@ -292,7 +292,7 @@ async fn node_commands_depend_on_permission() {
     page.assert_lacks(&[
         "/call/change-node",
         "/call/set-maintenance",
-        "/call/mint-node-token",
+        "/call/create-node-token",
         "/call/revoke-node-token",
     ]);
 }
@@ -308,7 +308,7 @@ async fn node_is_changed_without_javascript() {
         ("change-node", form),
         ("change-node", format!("{node}&version=3&description=x")),
         ("set-maintenance", format!("{node}&maintenance=true&reason=disks")),
-        ("mint-node-token", format!("{node}&name=unit&days=")),
+        ("create-node-token", format!("{node}&name=unit&days=")),
         ("revoke-node-token", format!("{node}&token={}", uuid::Uuid::from_u128(7))),
         ("propose-change", format!("{node}&root=/srv/other&user=root")),
     ] {

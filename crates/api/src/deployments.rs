@@ -47,7 +47,7 @@ pub struct DeploymentDetails {
     pub summary: DeploymentSummary,
     /// Name of the parent. Null for *system*.
     pub parent: Option<DeploymentName>,
-    /// Reason of the hold. Null if it is not on hold.
+    /// Reason for the hold. Null if it is not on hold.
     pub on_hold: Option<String>,
     /// Priority, added to the priority of its steps.
     pub priority: i32,

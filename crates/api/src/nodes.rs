@@ -99,7 +99,7 @@ pub struct Maintenance {
     pub by: Option<String>,
     /// Start of the maintenance.
     pub since: Option<At>,
-    /// Reason of the maintenance.
+    /// Reason for the maintenance.
     pub reason: String,
 }
 
@@ -146,7 +146,7 @@ pub struct HealthCheckView {
     /// The address that succeeded, or the only address that was tried. Empty if several addresses
     /// failed.
     pub address: String,
-    /// Reason of the failure, or a problem on the node.
+    /// Reason for the failure, or a problem on the node.
     pub message: String,
     /// All addresses that were tried, in order. For a reused connection, its address.
     pub tried: Vec<TriedAddress>,

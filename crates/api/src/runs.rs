@@ -175,7 +175,7 @@ pub enum RunState {
     Lost,
     /// A person canceled the run.
     Canceled,
-    /// The worker returned the run before it started.
+    /// The run ended before it started. Its step is pending again.
     Unstarted,
 }
 

@@ -88,7 +88,7 @@ pub struct Drain {
     pub by: String,
     /// Start of the drain.
     pub since: At,
-    /// Reason of the drain.
+    /// Reason for the drain.
     pub reason: String,
     /// Whether no run is left, so that you can stop the worker without interrupting one.
     pub drained: bool,

@@ -96,7 +96,7 @@ impl Failure {
     /// text.
     pub(crate) fn with_commit_command(self, review: ReviewId) -> Self {
         match self {
-            Self::Refused(mut problem) if problem.code == "name_not_typed" => {
+            Self::Refused(mut problem) if problem.code == "confirmation_required" => {
                 let asked = problem.errors.iter().find(|finding| finding.at == "name");
                 let name = asked.and_then(|it| it.detail.strip_prefix("Type ")?.strip_suffix('.'));
                 problem.detail = format!(
@@ -277,7 +277,7 @@ mod tests {
     fn missing_commit_name_error_shows_the_command() {
         let refused =
             |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
-        let said = refused("name_not_typed").with_commit_command(ReviewId(8)).to_string();
+        let said = refused("confirmation_required").with_commit_command(ReviewId(8)).to_string();
         assert_eq!(said, "No: Type it. Run: gantry review commit 8 --name NAME");
         assert_eq!(refused("stale").with_commit_command(ReviewId(8)).to_string(), "No: Type it.");
     }

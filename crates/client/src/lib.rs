@@ -115,7 +115,7 @@ pub enum Command {
     /// Show and cancel runs
     #[command(subcommand)]
     Run(runs::Run),
-    /// Propose to run steps again: some, a slice of a deployment, or all stale ones
+    /// Propose to run applied steps again: of noderoles, of roles of a deployment, or all stale steps
     Rerun(runs::rerun::Rerun),
     /// Retry failed steps of a deployment, a blueprint or a node
     Retry(runs::rerun::Retry),
@@ -148,7 +148,7 @@ pub enum Command {
     Session(people::sessions::Session),
     /// Find deployments, nodes, roles, runs, reviews and people by part of the name, or by number
     Search(search::Search),
-    /// Show the approval policy in force, or propose a change of it
+    /// Show the approval policy in force, or propose a change to it
     Policy(policy::PolicyArgs),
     /// Show jigs, and propose to turn them on or off
     #[command(subcommand)]

@@ -58,10 +58,10 @@ impl Control {
     ) -> Result<SearchResults, Problem> {
         actor.require(Permission::Viewer)?;
         let text = text::filter_text(&query.q)?
-            .ok_or_else(|| Problem::invalid("q: must not be empty. Enter a search text."))?;
+            .ok_or_else(|| Problem::invalid("Invalid `q`: it must not be empty. Enter a search text."))?;
         if text.chars().count() > MAX_QUERY_CHARS {
             return Err(Problem::invalid(format!(
-                "q: must have at most {MAX_QUERY_CHARS} characters."
+                "Invalid `q`: it must have at most {MAX_QUERY_CHARS} characters."
             )));
         }
         let limit = Limit::rows(query.limit, HITS);

@@ -31,7 +31,7 @@ pub struct TriedAddress {
     pub address: String,
     /// Whether the login succeeded.
     pub reached: bool,
-    /// Reason of the failure.
+    /// Reason for the failure.
     pub error: String,
 }
 

@@ -18,7 +18,7 @@ use crate::catalog::Catalog;
 use crate::cluster::{NoderoleKey, Skeleton, phantom};
 use crate::counting::{many, some_of};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
-use crate::lint::{Check, Finding, Level};
+use crate::lint::{Finding, Level, LintCheck};
 use crate::plan::effects::{Bound, Effects, Refusal, ValueOwner, Why};
 use crate::plan::{EditNames, NumberedEdit};
 
@@ -206,7 +206,7 @@ fn lint(findings: Option<&[Finding]>) -> StageReport {
     let what = format!("{} and {}", many(errors, "error"), many(warnings, "warning"));
     report.did.push(Line::new(
         what,
-        format!("{} ran on the planned documents", many(Check::ALL.len(), "check")),
+        format!("{} ran on the planned documents", many(LintCheck::ALL.len(), "check")),
     ));
     let line = |finding: &Finding| {
         let about = finding.noderole.map(Subject::Noderole);
@@ -244,7 +244,7 @@ fn stage_of(code: &str) -> Stage {
         "abstract" | "conflict" | "provided_twice" | "already_bound" | "too_deep" | "needed"
         | "barrier" | "barrier_by_hand" | "role_in_use" | "nothing_to_rerun" => Stage::Bind,
         "sibling" | "phantom" | "would_leave_behind" | "already_there" | "node_needed"
-        | "not_empty" | "root_deployment" | "too_low" => Stage::Move,
+        | "not_empty" | "root_deployment" | "tree_too_deep" => Stage::Move,
         "cycle" | "circle" => Stage::Order,
         "policy" => Stage::Check,
         _ => Stage::Edits,

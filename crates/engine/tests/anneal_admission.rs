@@ -217,7 +217,7 @@ fn every_rule_applies_and_is_reported() {
                     other.on_error = OnError::Node;
                 });
             },
-            "Node n1 is frozen by the error of step 00000000-0000-0000-0000-000000000002. Retry \
+            "Node n1 is blocked by the error of step 00000000-0000-0000-0000-000000000002. Retry \
              or change that step",
         ),
         (

@@ -502,7 +502,7 @@ fn reused_process_id_is_not_killed() {
 #[test]
 fn example_data_matches_role_attributes() {
     let manual = include_str!("../../../docs/cli.md");
-    let behind = manual.split_once("## Files that declare").expect("the chapter").1;
+    let behind = manual.split_once("## Declaration files").expect("the chapter").1;
     let example = behind
         .split("```")
         .nth(1)

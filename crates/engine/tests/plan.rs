@@ -15,7 +15,7 @@ use engine::gate::Policy;
 use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, RoleName,
 };
-use engine::lint::{Check, Finding};
+use engine::lint::{Finding, LintCheck};
 use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outside, written};
 use engine::plan::effects::Why;
 use engine::plan::resolve::phantom_fqdn;
@@ -552,7 +552,7 @@ fn deployment_depth_limit_is_exact() {
     let effects = world.effects(&chain);
     assert_eq!(effects.deployments.len(), MAX_LEVELS - 1);
     let [refused] = effects.refused.as_slice() else { panic!("{:?}", effects.refused) };
-    assert_eq!(refused.code, "too_low");
+    assert_eq!(refused.code, "tree_too_deep");
     assert!(
         refused.reason.starts_with("Deployment level-17 cannot be created below level-16"),
         "{refused:?}"
@@ -1245,7 +1245,7 @@ fn report_ends_with_lint_and_names_phantoms() {
     let about = |findings: Option<&[Finding]>| {
         report(&world.skeleton(), &world.catalog, &edits, &effects, findings)
     };
-    let finding = |check: Check| Finding {
+    let finding = |check: LintCheck| Finding {
         check,
         level: check.level(),
         at: "app on n2".into(),
@@ -1253,7 +1253,7 @@ fn report_ends_with_lint_and_names_phantoms() {
         what: "it is odd".into(),
         remedy: "Mend it".into(),
     };
-    let told = about(Some(&[finding(Check::AbstractRole), finding(Check::ClusterSize)]));
+    let told = about(Some(&[finding(LintCheck::AbstractRole), finding(LintCheck::ClusterSize)]));
     let lint = told.stages.last().unwrap();
     assert_eq!((lint.stage, lint.did[0].what.as_str()), (Stage::Lint, "1 error and 1 warning"));
     let words = |line: &Line| (line.what.clone(), line.evidence.clone(), line.about.len());

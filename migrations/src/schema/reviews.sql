@@ -159,7 +159,7 @@ COMMENT ON TABLE viewed_change IS
   'The change of a document, in any review of a proposal, that a person last viewed.';
 COMMENT ON COLUMN viewed_change.document_id IS 'All zeros for the policy.';
 COMMENT ON COLUMN viewed_change.content IS
-  'The hash of the viewed change (engine::blueprint::opened). Another change counts as not viewed.';
+  'The hash of the viewed change (engine::blueprint::viewed). Another change counts as not viewed.';
 
 CREATE TABLE replan (
   before_id         bigint      PRIMARY KEY,

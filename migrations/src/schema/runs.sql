@@ -277,7 +277,7 @@ COMMENT ON COLUMN run.failures IS
   'The number of failed attempts of the step that were retried before. This run is attempt '
   'failures + 1.';
 COMMENT ON COLUMN run.input_version IS 'step.input_version when the input was read.';
-COMMENT ON COLUMN run.outcome IS 'unstarted: it ended in the queue, before a worker leased it.';
+COMMENT ON COLUMN run.outcome IS 'unstarted: it ended before it started on its node.';
 COMMENT ON COLUMN run.superseded IS
   'A commit changed the step and canceled this run. The step continues with the new target.';
 COMMENT ON COLUMN run.ended_xid IS
@@ -293,7 +293,7 @@ COMMENT ON COLUMN run.adoptions IS
 COMMENT ON COLUMN run.surroundings IS 'The other input of the run, with secrets as references.';
 COMMENT ON COLUMN run.result IS
   'The result of the attempt, independent of its outcome. NULL with result_bytes > 0: no longer '
-  'stored (engine::data::kept).';
+  'stored (engine::data::retention).';
 COMMENT ON COLUMN run.result_bytes IS 'The size of the result. 0: there is none.';
 ALTER TABLE node_fact ADD CONSTRAINT node_fact_run_id_fkey
   FOREIGN KEY (run_id) REFERENCES run(id);

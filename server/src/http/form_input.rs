@@ -28,9 +28,9 @@ const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
     ("/call/add-nodes", &["text"]),
     ("/call/add-person", &["name", "viewer", "operator", "reviewer", "admin", "inside"]),
     ("/call/make-token", &["name", "viewer", "operator", "admin", "deployment", "days"]),
-    ("/call/mint-node-token", &["name", "days"]),
+    ("/call/create-node-token", &["name", "days"]),
     ("/call/hold", &["reason"]),
-    ("/call/prioritise", &["priority", "reason"]),
+    ("/call/set-priority", &["priority", "reason"]),
     ("/call/switch", &["reason"]),
     ("/call/submit", &["title"]),
     ("/call/import", &["path", "text"]),
@@ -38,7 +38,7 @@ const RETAINED_FIELDS: [(&str, &[&str]); 15] = [
     ("/call/drain-worker", &["reason"]),
     ("/call/retry", &["reason"]),
     ("/call/retry_failed", &["reason"]),
-    ("/call/judge", &["reason"]),
+    ("/call/give-verdict", &["reason"]),
 ];
 
 /// Adds the input of a rejected form to the redirect.

@@ -129,7 +129,7 @@ async fn claim(state: &AppState, request: Request) -> Result<Handling, Refusal> 
         }
         Claimed::Other => Err(Refusal(Problem::new(
             422,
-            "key_of_another",
+            "idempotency_key_reused",
             "Idempotency key already used",
             "You used this Idempotency-Key for another request within the last 24 hours. Use a new \
              key for each request.",

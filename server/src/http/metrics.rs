@@ -143,7 +143,7 @@ impl Default for Metrics {
         let took = "Time until the response began";
         to.register_with_unit("http_request_duration", took, Unit::Seconds, inner.took.clone());
         to.register(
-            "http_requests_underway",
+            "http_requests_in_flight",
             "Requests without a response yet",
             inner.in_flight.clone(),
         );
@@ -154,7 +154,7 @@ impl Default for Metrics {
             inner.pool.clone(),
         );
         to.register(
-            "database_connections_most",
+            "database_connections_max",
             "Maximum number of connections in the pool",
             inner.pool_max.clone(),
         );

@@ -37,7 +37,7 @@ fn meanings_of_422_are_documented() {
     let said = document["components"]["responses"]["UnprocessableEntity"]["description"]
         .as_str()
         .expect("a text");
-    for code in ["edit_refused", "data_unfit", "barclamp", "name_not_typed", "key_of_another"] {
+    for code in ["edit_refused", "schema_mismatch", "barclamp", "confirmation_required", "idempotency_key_reused"] {
         assert!(said.contains(&format!("`{code}`")), "{code}: {said}");
     }
     for (path, method) in [

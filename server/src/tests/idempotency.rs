@@ -52,7 +52,7 @@ async fn repeated_request_is_executed_once() {
     let other = server.keyed(NODES, &cy, "k-1", node("n3")).await;
     assert_eq!(
         (other.status.as_u16(), other.problem()["code"].as_str()),
-        (422, Some("key_of_another"))
+        (422, Some("idempotency_key_reused"))
     );
     let elsewhere = server.keyed("/api/v1/execution", &cy, "k-1", node("n2")).await;
     assert_eq!(elsewhere.status, StatusCode::UNPROCESSABLE_ENTITY, "the address is part of it");
@@ -152,7 +152,7 @@ async fn version_and_token_distinguish_requests() {
         (409, Some("shown_once".into())),
         "another program, the same request"
     );
-    let another = (422, Some("key_of_another".to_owned()));
+    let another = (422, Some("idempotency_key_reused".to_owned()));
     assert_eq!(code(send(header::IF_MATCH, "\"3\"").await), another);
     let token = server
         .tell("/api/v1/tokens", &ada, json!({"name": "ci", "scopes": ["operator"]}))

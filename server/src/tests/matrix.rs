@@ -876,7 +876,7 @@ async fn clients_use_only_permitted_endpoints() {
         }
     }
     world.check_foreign_resources(&table).await;
-    assert_eq!(world.server.state().await, before, "whoever is refused changes nothing");
+    assert_eq!(world.server.state().await, before, "a refused request changes nothing");
     let mut nothing = Vec::new();
     for row in &table {
         let mut done = false;

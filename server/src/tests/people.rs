@@ -349,7 +349,7 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     let bearer = format!("Bearer {}", server.token(&second, &["admin"]).await);
     let by_token =
         server.bare(Method::POST, &confirm, &[("authorization", &bearer)], json!({})).await;
-    assert_eq!(code(&by_token), (403, "in_person".into()));
+    assert_eq!(code(&by_token), (403, "session_required".into()));
     let by_page = server.form("/call/confirm-person", &second, &format!("person={id}")).await;
     assert!(
         by_page.status.is_redirection() && !by_page.header(header::LOCATION).contains("__err"),

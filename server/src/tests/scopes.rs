@@ -120,7 +120,7 @@ async fn priority_is_set_and_shown_on_board() {
         )
     };
     let by_page = async |who: &str, priority: &str| {
-        server.post_form("/call/prioritise", who, &form(priority)).await
+        server.post_form("/call/set-priority", who, &form(priority)).await
     };
     assert_eq!(
         by_page(&bo, "5").await.status,
@@ -139,7 +139,7 @@ async fn priority_is_set_and_shown_on_board() {
             "{wrong}: {detail}"
         );
     }
-    assert_eq!(board().await["priority"], 0, "whoever is refused changes nothing");
+    assert_eq!(board().await["priority"], 0, "a refused request changes nothing");
 
     assert!(by_page(&ada, "-5").await.status.is_success());
     assert_eq!(board().await["priority"], -5);

@@ -167,7 +167,7 @@ async fn token_needs_no_second_factor() {
     assert_eq!(ask(Method::GET, "/api/v1/nodes").await.status, StatusCode::OK);
     assert_eq!(
         code_of(&ask(Method::POST, "/api/v1/me/second-factor").await),
-        (403, "in_person".into())
+        (403, "session_required".into())
     );
 }
 

@@ -108,7 +108,7 @@ const WRITE_CALLS: &[Row] = &[
     ("propose-change", Requirement::Operate, "node=$node&root=/srv/other"),
     ("drain-worker", Requirement::OperateEverywhere, "worker=$worker&drain=true&reason=because"),
     ("set-maintenance", Requirement::Operate, "node=$node&maintenance=true&reason=because"),
-    ("mint-node-token", Requirement::OperateOrAdmin, "node=$node&name=x"),
+    ("create-node-token", Requirement::OperateOrAdmin, "node=$node&name=x"),
     ("revoke-node-token", Requirement::OperateOrAdmin, "node=$node&token=$its_token"),
     ("delete-node", Requirement::OperateEverywhere, "node=$node"),
     ("add-person", Requirement::Administer, "name=someone-new&kind=human&viewer=on"),
@@ -225,7 +225,7 @@ async fn clients_call_only_permitted_server_functions() {
             assert_eq!(answer.status.as_u16(), wanted, "{what}: {}", answer.text());
         }
     }
-    assert_eq!(world.server.state().await, before, "whoever is refused changes nothing");
+    assert_eq!(world.server.state().await, before, "a refused request changes nothing");
     for row in all().filter(|row| row.0 != "sign-out") {
         for (who, place) in ALL.into_iter().flat_map(|who| [(who, 0), (who, 1)]) {
             if !lets(row.1, who, place == 0) {

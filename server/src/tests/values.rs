@@ -192,7 +192,7 @@ async fn invalid_data_is_rejected_with_pointers() {
             server.tell(&path, &ada, json!({"version": version, "edits": edits})).await.problem();
         assert_eq!(
             (&problem["status"], &problem["code"]),
-            (&json!(422), &json!("data_unfit")),
+            (&json!(422), &json!("schema_mismatch")),
             "{problem}"
         );
         let detail = problem["detail"].as_str().expect("text");

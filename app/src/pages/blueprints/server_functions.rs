@@ -13,7 +13,7 @@ use crate::failure::ServerResult;
 #[cfg(feature = "ssr")]
 use crate::request::{answer, refuse, signed_in};
 
-#[server(name = ReadBlueprints, prefix = "/call", endpoint = "targets", input = AsJson, output = AsJson)]
+#[server(name = ReadBlueprints, prefix = "/call", endpoint = "blueprints", input = AsJson, output = AsJson)]
 pub async fn targets(wanted: BlueprintsQuery) -> ServerResult<BlueprintPage> {
     let (request, actor) = signed_in()?;
     answer(request.control.targets(&actor, &wanted).await).await

@@ -53,11 +53,8 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
     let is_held = Memo::new(move |_| board_state.board().read().on_hold_by.is_some());
     let name = move || board_state.board().read().name.to_string();
     let title = Signal::derive(move || {
-        format!(
-            "{} {}",
-            if is_held.get() { "Release the hold on" } else { "Put a hold on" },
-            name()
-        )
+        let name = name();
+        if is_held.get() { format!("Release the hold of {name}") } else { format!("Put {name} on hold") }
     });
     on_success(hold, move |()| {
         handle.close();

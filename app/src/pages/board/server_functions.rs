@@ -19,7 +19,7 @@ pub async fn board(deployment: String, query: BoardQuery) -> ServerResult<Board>
 }
 
 /// All nodes with a role of a board.
-#[server(name = ReadNodesWithRole, prefix = "/call", endpoint = "carriers", input = AsJson, output = AsJson)]
+#[server(name = ReadNodesWithRole, prefix = "/call", endpoint = "nodes-with-role", input = AsJson, output = AsJson)]
 pub async fn role_noderoles(
     deployment: String,
     of_ancestor: Option<String>,
@@ -42,7 +42,7 @@ pub async fn tray_nodes(
 }
 
 /// The actions that the open proposal allows for these nodes.
-#[server(name = ReadBindOptions, prefix = "/call", endpoint = "lift", input = AsJson, output = AsJson)]
+#[server(name = ReadBindOptions, prefix = "/call", endpoint = "bind-options", input = AsJson, output = AsJson)]
 pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> ServerResult<DropPreview> {
     let (request, actor) = signed_in()?;
     answer(request.control.lift(&actor, deployment, nodes).await).await
@@ -72,7 +72,7 @@ pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> Serve
 }
 
 /// Sets the priority of a deployment's steps.
-#[server(name = SetPriority, prefix = "/call", endpoint = "prioritise", output = AsJson)]
+#[server(name = SetPriority, prefix = "/call", endpoint = "set-priority", output = AsJson)]
 pub async fn prioritise(
     deployment: DeploymentId,
     priority: String,

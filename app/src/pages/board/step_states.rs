@@ -36,7 +36,7 @@ pub(super) fn StepStates(board_state: BoardState) -> impl IntoView {
                     aria-current=move || here.read().not_active.then_some("true")
                     data-noscroll
                 >
-                    {move || if here.read().not_active { "Show all noderoles" } else { "Only what is not ACTIVE" }}
+                    {move || if here.read().not_active { "Show all noderoles" } else { "Only noderoles that are not ACTIVE" }}
                 </a>
             </li>
         </ul>

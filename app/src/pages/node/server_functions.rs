@@ -164,7 +164,7 @@ pub async fn set_maintenance(node: NodeId, maintenance: bool, reason: String) ->
 }
 
 /// Creates a token with which a node authenticates.
-#[server(name = CreateNodeToken, prefix = "/call", endpoint = "mint-node-token", output = AsJson)]
+#[server(name = CreateNodeToken, prefix = "/call", endpoint = "create-node-token", output = AsJson)]
 pub async fn mint_node_token(
     node: NodeId,
     name: String,

@@ -4,7 +4,7 @@ use api::reviews::{ReviewState, ReviewView};
 use engine::counting::{either, many};
 use engine::gate::contacts::named;
 use engine::gate::{Rule, RuleResult};
-use engine::lint::{Check, Finding, Level};
+use engine::lint::{LintCheck, Finding, Level};
 use leptos::prelude::*;
 
 use crate::components::{Icon, icon};
@@ -88,10 +88,10 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
 
 /// The names of checks without findings.
 fn passed(review: &ReviewView) -> impl IntoView + use<> {
-    let found: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
+    let found: Vec<LintCheck> = review.checks.iter().map(|finding| finding.check).collect();
     let quiet: Vec<&str> =
-        Check::ALL.iter().filter(|check| !found.contains(check)).map(|check| check.id()).collect();
-    let (n, all) = (quiet.len(), Check::ALL.len());
+        LintCheck::ALL.iter().filter(|check| !found.contains(check)).map(|check| check.id()).collect();
+    let (n, all) = (quiet.len(), LintCheck::ALL.len());
     view! {
         <details class="fold passed">
             <summary>{n} " of " {all} " checks passed"</summary>
@@ -146,7 +146,7 @@ fn evidence(review: &ReviewView, rule: Rule) -> String {
             let warnings = review.checks.len() - errors;
             format!(
                 "{}: {}, {}",
-                many(Check::ALL.len(), "check"),
+                many(LintCheck::ALL.len(), "check"),
                 many(errors, "error"),
                 many(warnings, "warning")
             )

@@ -1,4 +1,4 @@
-//! The approval policy from the reader's perspective: every rule and every action. A disabled
+//! The gate as the reader sees it: every rule and every action. A disabled
 //! action shows the reason and the people who can act.
 
 use api::people::Signature;

@@ -117,7 +117,7 @@ pub async fn resolve_thread(thread: CommentId, resolved: bool) -> ServerResult<(
     answer(request.control.resolve_thread(&actor, thread, resolved).await).await
 }
 
-#[server(name = Judge, prefix = "/call", endpoint = "judge", output = AsJson)]
+#[server(name = Judge, prefix = "/call", endpoint = "give-verdict", output = AsJson)]
 pub async fn judge(review: ReviewId, kind: VerdictKind, reason: String) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
     answer(request.control.judge(&actor, review, kind, reason).await).await

@@ -403,7 +403,7 @@ fn Tools(log: Log, look: LogViewState) -> impl IntoView {
             />
             <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Previous match" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
             <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Next match" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
-            <Toggle on=search.any_case shape=Icon::Search word="Ignore case" hint="Find upper-case and lower-case letters alike"/>
+            <Toggle on=search.any_case shape=Icon::Search word="Ignore case" hint="A and a match each other"/>
             <span class="muted" role="status">{move || search.status()}</span>
             <span class="grow"></span>
             <Toggle on=look.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>

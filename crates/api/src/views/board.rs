@@ -121,7 +121,7 @@ pub struct HoldView {
     pub deployment: DeploymentName,
     /// The person who put it on hold.
     pub by: String,
-    /// Reason of the hold.
+    /// Reason for the hold.
     pub reason: String,
 }
 

@@ -270,7 +270,7 @@ fn name_not_confirmed(error: &NameNotConfirmed) -> Problem {
         capitalize(&error.to_string()),
         error.name
     );
-    let mut problem = Problem::new(422, "name_not_typed", "Name not confirmed", detail);
+    let mut problem = Problem::new(422, "confirmation_required", "Name not confirmed", detail);
     problem.errors.push(Finding { at: "name".into(), detail: format!("Type {}.", error.name) });
     problem
 }

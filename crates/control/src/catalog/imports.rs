@@ -319,7 +319,7 @@ impl Control {
             }
         }
         Err(Problem::conflict(
-            "catalog_moves",
+            "catalog_changed",
             "Nothing was imported: another import changed barclamps that yours depend on. Import \
              them again.",
         ))

@@ -493,7 +493,7 @@ impl Actor {
         match (&self.token, self.kind) {
             (None, PersonKind::Human) => Ok(()),
             _ => Err(Problem {
-                code: "in_person".into(),
+                code: "session_required".into(),
                 ..Problem::forbidden(
                     "Tokens and service accounts cannot do this. Sign in with a browser as a \
                      person.",

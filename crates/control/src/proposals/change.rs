@@ -773,7 +773,7 @@ pub(crate) fn check_scope(
     let names = Names::of(present, counting.iter().map(|e| &e.edit));
     let reason = out_of_scope(present, row.scope());
     let mut problem = Problem::conflict(
-        "out_of_scope",
+        "edit_out_of_scope",
         format!(
             "Edit {} ({}) is no longer in the scope of this proposal. {reason}. Undo it, then \
              submit.",

@@ -60,7 +60,7 @@ impl Control {
             worst_state.at, worst_state.detail
         );
         let mut problem =
-            Problem::new(422, "data_unfit", "The data does not match the role's schema", detail);
+            Problem::new(422, "schema_mismatch", "The data does not match the role's schema", detail);
         problem.errors = found;
         Err(problem)
     }

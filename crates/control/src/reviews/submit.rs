@@ -94,7 +94,7 @@ impl Control {
         // The node may have moved since the edit.
         if let Some(other) = beyond(&present.skeleton, row.scope(), &planned.effects) {
             return Err(Problem::conflict(
-                "beyond_scope",
+                "change_out_of_scope",
                 format!("{}.", text::capitalize(&reaches(present, row.scope(), &other))),
             ));
         }

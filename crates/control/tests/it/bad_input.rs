@@ -335,7 +335,7 @@ async fn invalid_node_names_and_folders_are_rejected() {
             .add_node(&installation.ada, NodeRequest::named("n8.house.example.com", folder))
             .await
             .unwrap_err();
-        assert_eq!(problem.code, "root_taken", "{folder}");
+        assert_eq!(problem.code, "root_in_use", "{folder}");
     }
     installation
         .control

@@ -12,7 +12,7 @@ use engine::blueprint::impact::NoderoleRerun;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
 use engine::ids::ReviewId;
-use engine::lint::{Check, Level};
+use engine::lint::{LintCheck, Level};
 use engine::plan::{Edit, edit};
 use serde_json::json;
 
@@ -79,9 +79,9 @@ async fn lint_error_after_approval_is_shown() {
     let shown = review(&installation, &installation.ada, id).await;
     let rule = shown.gate.rules.iter().find(|rule| rule.rule == Rule::Lint).unwrap();
     assert!(!rule.passes && rule.text.contains("Switch jig noop on first"), "{rule:?}");
-    let errors: Vec<Check> =
+    let errors: Vec<LintCheck> =
         shown.checks.iter().filter(|f| f.level == Level::Error).map(|f| f.check).collect();
-    assert_eq!(errors[0], Check::InactiveJig);
+    assert_eq!(errors[0], LintCheck::InactiveJig);
     let refused = installation.control.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!(
         shown.may_commit.reason(),

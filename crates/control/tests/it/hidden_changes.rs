@@ -11,7 +11,7 @@ use engine::blueprint::text::{HashDescriptions, Names};
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, SignedRule};
 use engine::ids::{DeploymentId, DeploymentName, JigName, NodeId, ReviewId};
-use engine::lint::Check;
+use engine::lint::LintCheck;
 use engine::plan::{Edit, edit};
 use uuid::Uuid;
 
@@ -173,7 +173,7 @@ async fn policy_change_shows_both_sides_and_warns() {
     let text = text.difference.text(&text.names, &HashDescriptions::default());
     assert!(text.contains("destructive: 2 -> 1") && !text.contains("No differences"), "{text}");
     assert!(
-        review.checks.iter().any(|finding| finding.check == Check::PolicyWeaker),
+        review.checks.iter().any(|finding| finding.check == LintCheck::PolicyWeaker),
         "{:?}",
         review.checks
     );

@@ -1,6 +1,6 @@
 //! Lint: the review shows its findings, and errors block the gate.
 
-use engine::lint::{Check, Level};
+use engine::lint::{LintCheck, Level};
 use engine::plan::{Edit, edit};
 use engine::report::Stage;
 use serde_json::{Value, json};
@@ -96,8 +96,8 @@ async fn review_shows_warnings_and_effects() {
         )
         .await;
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    let checks: Vec<Check> = review.checks.iter().map(|finding| finding.check).collect();
-    assert_eq!(checks, [Check::SecretByName, Check::AllAtOnce]);
+    let checks: Vec<LintCheck> = review.checks.iter().map(|finding| finding.check).collect();
+    assert_eq!(checks, [LintCheck::SecretByName, LintCheck::AllAtOnce]);
     assert!(review.checks.iter().all(|finding| finding.level == Level::Warning));
     assert!(
         review.gate.rules.iter().any(|rule| rule.text == "Lint found no errors" && rule.passes)

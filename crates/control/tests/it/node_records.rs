@@ -52,7 +52,7 @@ async fn parallel_adds_cannot_share_a_folder() {
         tokio::join!(add("a", "/srv/records/x"), add("b", "/srv/records/x/y"), between);
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     let refused = one.err().or(two.err()).unwrap();
-    assert_eq!((refused.status, refused.code.as_str()), (409, "root_taken"));
+    assert_eq!((refused.status, refused.code.as_str()), (409, "root_in_use"));
     assert!(
         refused.detail.contains("/srv/records/x") && refused.detail.contains("records.example.com"),
         "{refused:?}"
@@ -166,7 +166,7 @@ async fn folder_check_covers_all_nodes() {
             .add_node(&installation.ada, node_request("late", root))
             .await
             .unwrap_err();
-        assert_eq!(refused.code, "root_taken", "{root}");
+        assert_eq!(refused.code, "root_in_use", "{root}");
     }
     installation
         .control
@@ -327,7 +327,7 @@ async fn second_record_of_a_machine_is_rejected() {
     let add = |wish: NodeRequest| installation.control.add_node(&installation.ada, wish);
     let one = add(at("one", "GW.example.com", 22, &["00-25-90-AA-00-01"])).await.unwrap();
     let taken = |refused: api::Problem, what: &str| {
-        assert_eq!((refused.status, refused.code.as_str()), (409, "machine_taken"), "{refused:?}");
+        assert_eq!((refused.status, refused.code.as_str()), (409, "address_in_use"), "{refused:?}");
         assert!(
             refused.detail.contains(what) && refused.detail.contains("one.records.example.com"),
             "{refused:?}"
@@ -403,7 +403,7 @@ async fn parallel_adds_of_one_machine_make_one_record() {
         let add = |wish| installation.control.add_node(&installation.ada, wish);
         let (one, other, ()) = tokio::join!(add(one), add(other), between);
         assert_eq!(usize::from(one.is_ok()) + usize::from(other.is_ok()), 1, "{one:?} {other:?}");
-        assert_eq!(one.err().or(other.err()).unwrap().code, "machine_taken");
+        assert_eq!(one.err().or(other.err()).unwrap().code, "address_in_use");
     }
 }
 

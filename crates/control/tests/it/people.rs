@@ -267,13 +267,13 @@ async fn token_never_exceeds_person_and_never_reviews() {
         deployment: None,
         person: None,
     };
-    assert_eq!(code(installation.people.make_token(&token, &wish).await), "in_person");
+    assert_eq!(code(installation.people.make_token(&token, &wish).await), "session_required");
     let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
-    assert_eq!(code(installation.people.set_password(&token, &password).await), "in_person");
-    assert_eq!(code(installation.people.end_other_sessions(&token).await), "in_person");
+    assert_eq!(code(installation.people.set_password(&token, &password).await), "session_required");
+    assert_eq!(code(installation.people.end_other_sessions(&token).await), "session_required");
     assert_eq!(
         code(installation.control.mark_viewed(&token, others, Vec::new()).await),
-        "in_person"
+        "session_required"
     );
     assert_eq!(
         code(
@@ -282,7 +282,7 @@ async fn token_never_exceeds_person_and_never_reviews() {
                 .mint_node_token(&token, installation.node(1).await, "z".into(), 1)
                 .await
         ),
-        "in_person"
+        "session_required"
     );
     let root_itself = root_in_person(&installation).await;
     for scopes in [&["admin"][..], &["viewer", "admin"]] {
@@ -304,10 +304,10 @@ async fn token_never_exceeds_person_and_never_reviews() {
         .expect("what is given in a part");
     let (_, root_token) =
         installation.token(&root_in_person(&installation).await, &["admin"], None).await.unwrap();
-    assert_eq!(code(installation.people.new_link(&root_token, dan.person).await), "in_person");
+    assert_eq!(code(installation.people.new_link(&root_token, dan.person).await), "session_required");
     assert_eq!(
         code(installation.people.change_grants(&root_token, dan.person, &[]).await),
-        "in_person"
+        "session_required"
     );
 
     installation.people.change_grants(&root, dan.person, &[grant("viewer", "")]).await.unwrap();

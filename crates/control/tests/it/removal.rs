@@ -258,7 +258,7 @@ async fn run_of_removed_noderole_is_not_applied() {
     let ends: Vec<(i64, Option<String>)> =
         sqlx::query_as("SELECT id, outcome FROM run ORDER BY id").fetch_all(&pool).await.unwrap();
     let queued = ends.iter().find(|(id, _)| *id != run.0).unwrap();
-    assert_eq!(queued.1.as_deref(), Some("unstarted"), "what nobody had begun never begins");
+    assert_eq!(queued.1.as_deref(), Some("unstarted"), "a queued run ends as unstarted");
     assert_eq!(
         store::runs::renew_runs(play.installation.database.worker(), play.worker, &[run], LONG)
             .await

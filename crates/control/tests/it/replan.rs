@@ -341,7 +341,7 @@ async fn edits_now_out_of_scope_are_rejected() {
         .submit(&installation.ada, open.id, open.version, title.clone())
         .await
         .unwrap_err();
-    assert_eq!((refused.status, refused.code.as_str()), (409, "out_of_scope"));
+    assert_eq!((refused.status, refused.code.as_str()), (409, "edit_out_of_scope"));
     assert!(
         refused.detail.starts_with("Edit 2 (") && refused.detail.ends_with("Undo it, then submit."),
         "{refused:?}"

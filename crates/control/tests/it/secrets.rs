@@ -4,7 +4,7 @@
 use engine::blueprint::secret_uses::SecretUseChange;
 use engine::data::secret::{Descriptor, KnownSecret, SecretRef};
 use engine::gate::{Policy, Risk};
-use engine::lint::Check;
+use engine::lint::LintCheck;
 use engine::plan::{Edit, edit};
 use serde_json::json;
 
@@ -100,7 +100,7 @@ async fn node_key_in_data_is_not_submitted() {
     let found = review
         .checks
         .iter()
-        .find(|finding| finding.check == Check::UnusableSecret)
+        .find(|finding| finding.check == LintCheck::UnusableSecret)
         .expect("a warning");
     assert!(found.what.contains("which deployment web may not use"), "{found}");
 }

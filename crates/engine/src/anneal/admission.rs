@@ -435,7 +435,7 @@ impl fmt::Display for Reason {
             Self::Frozen { node, by } => {
                 write!(
                     f,
-                    "Node {node} is frozen by the error of step {by}. Retry or change that step"
+                    "Node {node} is blocked by the error of step {by}. Retry or change that step"
                 )
             }
             Self::Exclusive { node, by } => {

@@ -89,10 +89,10 @@ waits! {
                                                       connection";
     /// The step needs a dead node, and the node is alive.
     NodeAlive = "node_alive", "Node is up but must be down", "the node, when it is down";
-    /// The ERROR of another step freezes the node.
-    Frozen = "frozen", "Node frozen by a failure", "a person: retry or change the step that failed on the node";
+    /// The ERROR of another step blocks the node.
+    Frozen = "frozen", "Node blocked by a failed step", "a person: retry or change the step that failed on the node";
     /// The deployment or an ancestor is on hold.
-    OnHold = "on_hold", "Deployment on hold", "an operator: release the deployment";
+    OnHold = "on_hold", "Deployment on hold", "an operator: release the hold";
     /// Execution is off.
     Paused = "paused", "Execution is off", "an operator: switch execution on";
     /// No worker is running, or all are draining.

@@ -18,7 +18,7 @@
 //!   findings per check, with a count of the rest.
 //! * A finding names the problem, its location and the fix. It never contains a value that could be
 //!   a secret.
-//! * Each check is one entry in [`Check::ALL`] and one function. Each has a test that triggers it
+//! * Each check is one entry in [`LintCheck::ALL`] and one function. Each has a test that triggers it
 //!   and one that does not.
 
 use std::cell::OnceCell;
@@ -100,7 +100,7 @@ pub enum Level {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "LintFinding"))]
 pub struct Finding {
     /// The check that found it.
-    pub check: Check,
+    pub check: LintCheck,
     /// The severity.
     pub level: Level,
     /// The location as text: `app on n1.example.com`, `web`.
@@ -125,11 +125,11 @@ macro_rules! checks {
         /// The checks of lint.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-        pub enum Check {
+        pub enum LintCheck {
             $($(#[$doc])* #[serde(rename = $id)] $name,)*
         }
 
-        impl Check {
+        impl LintCheck {
             /// Every check in the order of the findings: errors first.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
@@ -156,7 +156,7 @@ checks! {
     /// A noderole of an abstract role, which only other roles can provide.
     AbstractRole = "abstract-role", Error, roles::is_abstract;
     /// A noderole of a deployment that does not contain its node.
-    OutOfTree = "out-of-tree", Error, deployments::node_outside_deployment;
+    NodeOutsideDeployment = "node-outside-deployment", Error, deployments::node_outside_deployment;
     /// An edge to a missing noderole, or one against the order of ranks.
     BrokenOrder = "broken-order", Error, order::broken;
     /// A step with a jig that no worker has.
@@ -164,9 +164,9 @@ checks! {
     /// A step with a jig that is switched off.
     InactiveJig = "inactive-jig", Error, runs::inactive_jig;
     /// A step whose timeout is 0.
-    NoTime = "no-time", Error, runs::zero_timeout;
+    ZeroTimeout = "zero-timeout", Error, runs::zero_timeout;
     /// A destructive step that runs again without a stated reason.
-    DestructiveUnasked = "destructive-unasked", Error, runs::destructive_rerun;
+    DestructiveRerun = "destructive-rerun", Error, runs::destructive_rerun;
     /// Data that does not match its attribute's schema.
     BrokenSchema = "broken-schema", Error, data::schema_mismatch;
     /// A private key or access token in plain text.
@@ -192,17 +192,17 @@ checks! {
     /// All nodes of a role restart at once.
     AllAtOnce = "all-at-once", Warning, runs::simultaneous_restart;
     /// A re-run whose descendants keep the results of the previous run.
-    StaleBelow = "stale-below", Warning, runs::stale_descendants;
+    StaleDescendants = "stale-descendants", Warning, runs::stale_descendants;
     /// A role's concurrency limit that the change removes.
-    LimitGone = "limit-gone", Warning, runs::limit_removed;
+    LimitRemoved = "limit-removed", Warning, runs::limit_removed;
     /// A concurrency limit that is too high to have an effect.
-    LimitTooWide = "limit-too-wide", Warning, runs::limit_too_high;
+    LimitTooHigh = "limit-too-high", Warning, runs::limit_too_high;
     /// A soft edge that contradicts a hard one.
-    SoftAgainstHard = "soft-against-hard", Warning, order::contradicting_edges;
+    ContradictingEdges = "contradicting-edges", Warning, order::contradicting_edges;
     /// A step of a role whose scripts are missing, so that its run does nothing.
     NothingToRun = "nothing-to-run", Warning, runs::nothing_to_run;
     /// A new service without parents and children.
-    LonelyService = "lonely-service", Warning, roles::unused_service;
+    UnusedService = "unused-service", Warning, roles::unused_service;
     /// A cluster with one member or an even number of members.
     ClusterSize = "cluster-size", Warning, roles::cluster_size;
     /// A barclamp for which a newer version is available.
@@ -212,7 +212,7 @@ checks! {
     /// A deployment that the change leaves empty.
     EmptiedDeployment = "emptied-deployment", Warning, deployments::emptied_deployment;
     /// A node that moves away from the noderoles that use it.
-    MovedAway = "moved-away", Warning, deployments::moved_from_dependents;
+    MovedFromDependents = "moved-from-dependents", Warning, deployments::moved_from_dependents;
 }
 
 /// All findings of a change, errors first.
@@ -228,11 +228,11 @@ pub fn errors(subject: &Subject<'_>) -> Vec<Finding> {
 fn run_checks(
     subject: &Subject<'_>,
     impact: Option<&Impact>,
-    wanted: impl Fn(Check) -> bool,
+    wanted: impl Fn(LintCheck) -> bool,
 ) -> Vec<Finding> {
     let look = LintContext { subject, impact, members: OnceCell::new() };
     let mut findings = Vec::new();
-    for check in Check::ALL.iter().copied().filter(|check| wanted(*check)) {
+    for check in LintCheck::ALL.iter().copied().filter(|check| wanted(*check)) {
         let mut found = CheckFindings { check, findings: Vec::new(), more: 0 };
         check.run(&look, &mut found);
         found.close(&mut findings);
@@ -305,7 +305,7 @@ impl<'a> LintContext<'a> {
 
 /// The findings of one check.
 struct CheckFindings {
-    check: Check,
+    check: LintCheck,
     findings: Vec<Finding>,
     more: usize,
 }

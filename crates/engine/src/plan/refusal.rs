@@ -425,7 +425,7 @@ impl EditError {
             Self::ServedByOtherVersion { .. } => "served_by_other_version",
             Self::NotARoleHere { .. } => "not_a_role_here",
             Self::DeploymentExists(_) => "deployment_exists",
-            Self::TooLow { .. } => "too_low",
+            Self::TooLow { .. } => "tree_too_deep",
             Self::DeploymentIdUsed(_) => "deployment_id_used",
             Self::PhantomTaken(_) => "phantom_taken",
             Self::NilId(_) => "nil_id",

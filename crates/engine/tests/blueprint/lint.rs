@@ -12,7 +12,7 @@ use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, PersonId,
 };
 use engine::lint::{
-    Check, Finding, Level, MAX_FINDINGS_PER_CHECK, Reviewers, Subject, errors, lint,
+    LintCheck, Finding, Level, MAX_FINDINGS_PER_CHECK, Reviewers, Subject, errors, lint,
 };
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ fn findings(world: &World, changed: &Changed) -> Vec<Finding> {
 
 /// Checks for a finding of this check and ignores findings of others.
 #[track_caller]
-fn trips(world: &World, changed: &Changed, check: Check, part: &str) {
+fn trips(world: &World, changed: &Changed, check: LintCheck, part: &str) {
     let all = findings(world, changed);
     let found = all
         .iter()
@@ -98,7 +98,7 @@ fn trips(world: &World, changed: &Changed, check: Check, part: &str) {
 }
 
 #[track_caller]
-fn passes(world: &World, changed: &Changed, check: Check) {
+fn passes(world: &World, changed: &Changed, check: LintCheck) {
     let all = findings(world, changed);
     assert!(all.iter().all(|f| f.check != check), "{all:?}");
 }
@@ -117,12 +117,12 @@ fn using(deployment: DeploymentId, version: engine::Hash) -> Edit {
 
 #[test]
 fn check_ids_are_unique() {
-    let ids: BTreeSet<&str> = Check::ALL.iter().map(|check| check.id()).collect();
-    assert_eq!(ids.len(), Check::ALL.len());
-    for check in Check::ALL {
+    let ids: BTreeSet<&str> = LintCheck::ALL.iter().map(|check| check.id()).collect();
+    assert_eq!(ids.len(), LintCheck::ALL.len());
+    for check in LintCheck::ALL {
         assert_eq!(serde_json::to_value(check).unwrap(), check.id());
     }
-    assert!(Check::ALL.is_sorted_by_key(|check| check.level()), "errors are told first");
+    assert!(LintCheck::ALL.is_sorted_by_key(|check| check.level()), "errors are told first");
 }
 
 #[test]
@@ -153,13 +153,13 @@ fn conflicting_roles_are_errors() {
     trips(
         &world,
         &world.to(both),
-        Check::ConflictingRoles,
+        LintCheck::ConflictingRoles,
         "The role conflicts with app, which is on the same node",
     );
     passes(
         &world,
         &world.change(&[bind(WEB, 3, "rival"), bind(WEB, 4, "app")]),
-        Check::ConflictingRoles,
+        LintCheck::ConflictingRoles,
     );
 }
 
@@ -173,10 +173,10 @@ fn abstract_role_is_error() {
     trips(
         &world,
         &world.to(new),
-        Check::AbstractRole,
+        LintCheck::AbstractRole,
         "store on n1.house.example.com: The role is abstract",
     );
-    passes(&world, &world.change(&[bind(WEB, 2, "store")]), Check::AbstractRole);
+    passes(&world, &world.change(&[bind(WEB, 2, "store")]), LintCheck::AbstractRole);
 }
 
 #[test]
@@ -187,13 +187,13 @@ fn noderole_outside_tree_is_error() {
     trips(
         &world,
         &world.to(beside),
-        Check::OutOfTree,
+        LintCheck::NodeOutsideDeployment,
         "bound in web, but its node would be in edge",
     );
     passes(
         &world,
         &world.change(&[Edit::MoveNode(edit::MoveNode { node: node(2), deployment: EDGE })]),
-        Check::OutOfTree,
+        LintCheck::NodeOutsideDeployment,
     );
 }
 
@@ -203,19 +203,19 @@ fn broken_order_is_error() {
     world.commit(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     let nothing = EdgeDoc { parent: key("gone").id(node(1)), kind: EdgeKind::Hard };
     let dangling = world.with_noderole(1, "app", |noderole| noderole.parents.push(nothing));
-    trips(&world, &world.to(dangling), Check::BrokenOrder, "a noderole that will not exist");
+    trips(&world, &world.to(dangling), LintCheck::BrokenOrder, "a noderole that will not exist");
     let later = EdgeDoc { parent: key("app").id(node(2)), kind: EdgeKind::OrderOnly };
     let circle = world.with_noderole(1, "base", |noderole| noderole.parents.push(later));
-    trips(&world, &world.to(circle), Check::BrokenOrder, "the order has a cycle");
+    trips(&world, &world.to(circle), LintCheck::BrokenOrder, "the order has a cycle");
     let left = world.with_node(1, |doc| drop(doc.noderoles.remove(&key("base"))));
     trips(
         &world,
         &world.to(left),
-        Check::BrokenOrder,
+        LintCheck::BrokenOrder,
         "The noderole waits for a noderole that \
                                                         will be removed",
     );
-    passes(&world, &world.change(&[bind(WEB, 3, "app"), rerun(1, "base")]), Check::BrokenOrder);
+    passes(&world, &world.change(&[bind(WEB, 3, "app"), rerun(1, "base")]), LintCheck::BrokenOrder);
 }
 
 #[test]
@@ -232,10 +232,10 @@ fn soft_edge_against_hard_is_warning() {
     trips(
         &world,
         &world.to(new),
-        Check::SoftAgainstHard,
+        LintCheck::ContradictingEdges,
         "precedes base, but the noderole waits for it",
     );
-    passes(&world, &world.change(&[bind(WEB, 2, "other")]), Check::SoftAgainstHard);
+    passes(&world, &world.change(&[bind(WEB, 2, "other")]), LintCheck::ContradictingEdges);
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn unknown_or_inactive_jig_is_error() {
     let mut world = World::of(vec![role("app", &[])]);
     let plain = world.change(&[bind(WEB, 1, "app")]);
     let off = findings_with(&world, &plain, &[("noop", false)], None);
-    assert_eq!((off.len(), off[0].check), (1, Check::InactiveJig));
+    assert_eq!((off.len(), off[0].check), (1, LintCheck::InactiveJig));
     assert!(off[0].remedy.contains("Switch jig noop on"), "{}", off[0]);
     assert_eq!(findings_with(&world, &plain, &[("noop", true), ("other", false)], None), []);
 
@@ -264,8 +264,8 @@ fn unknown_or_inactive_jig_is_error() {
         .import("2", vec![Role { jig_class: JigClass::Other("chef".into()), ..role("app", &[]) }]);
     let content = world.catalog.barclamp(hash).unwrap().roles[&name("app")];
     let cooked = world.with_noderole(1, "app", |noderole| noderole.role = content);
-    trips(&world, &world.to(cooked), Check::UnknownJig, "class chef, which no worker supports");
-    passes(&world, &plain, Check::UnknownJig);
+    trips(&world, &world.to(cooked), LintCheck::UnknownJig, "class chef, which no worker supports");
+    passes(&world, &plain, LintCheck::UnknownJig);
 }
 
 #[test]
@@ -273,8 +273,8 @@ fn zero_timeout_is_error() {
     let hasty =
         Role { run: RunPolicy { timeout: 0, ..RunPolicy::default() }, ..role("hasty", &[]) };
     let world = World::of(vec![hasty, role("app", &[])]);
-    trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), Check::NoTime, "has a timeout of 0");
-    passes(&world, &world.change(&[bind(WEB, 1, "app")]), Check::NoTime);
+    trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), LintCheck::ZeroTimeout, "has a timeout of 0");
+    passes(&world, &world.change(&[bind(WEB, 1, "app")]), LintCheck::ZeroTimeout);
 }
 
 #[test]
@@ -290,10 +290,10 @@ fn script_role_without_scripts_is_found() {
     let world = World::of(vec![script("imported"), removed, ran, role("app", &[])]);
     let bound = |name: &str| world.change(&[bind(WEB, 1, name), bind(WEB, 2, name)]);
     let said = "imported in web: The role has no scripts, so 2 steps would become ACTIVE";
-    trips(&world, &bound("imported"), Check::NothingToRun, said);
-    trips(&world, &bound("removed"), Check::NothingToRun, "no scripts");
-    passes(&world, &bound("ran"), Check::NothingToRun);
-    passes(&world, &bound("app"), Check::NothingToRun);
+    trips(&world, &bound("imported"), LintCheck::NothingToRun, said);
+    trips(&world, &bound("removed"), LintCheck::NothingToRun, "no scripts");
+    passes(&world, &bound("ran"), LintCheck::NothingToRun);
+    passes(&world, &bound("app"), LintCheck::NothingToRun);
 }
 
 #[test]
@@ -307,23 +307,23 @@ fn unrequested_or_retried_destruction_is_found() {
     trips(
         &world,
         &world.change(&[bind(WEB, 2, "stubborn")]),
-        Check::DestructiveRetries,
+        LintCheck::DestructiveRetries,
         "its 3 retries are ignored",
     );
-    passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveRetries);
-    passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), Check::DestructiveUnasked);
+    passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), LintCheck::DestructiveRetries);
+    passes(&world, &world.change(&[bind(WEB, 1, "wipe")]), LintCheck::DestructiveRerun);
     world.commit(&[bind(WEB, 1, "wipe")]);
     let silent = world.change(&[data(1, "wipe", json!({"disk": "sda"}))]);
     trips(
         &world,
         &silent,
-        Check::DestructiveUnasked,
+        LintCheck::DestructiveRerun,
         "lose its data again because its data changed",
     );
     let shared = world.change(&[role_data(WEB, "wipe", json!({"disk": "sda"}))]);
-    trips(&world, &shared, Check::DestructiveUnasked, "Add a re-run of wipe with a reason");
+    trips(&world, &shared, LintCheck::DestructiveRerun, "Add a re-run of wipe with a reason");
     let said = world.change(&[data(1, "wipe", json!({"disk": "sda"})), rerun(1, "wipe")]);
-    passes(&world, &said, Check::DestructiveUnasked);
+    passes(&world, &said, LintCheck::DestructiveRerun);
 }
 
 #[test]
@@ -341,31 +341,31 @@ fn schema_mismatch_is_error() {
     trips(
         &world,
         &own(json!("http")),
-        Check::BrokenSchema,
+        LintCheck::BrokenSchema,
         "/app/port is a string, but must be an integer",
     );
-    trips(&world, &own(json!(70000)), Check::BrokenSchema, "/app/port must be at most 65535");
+    trips(&world, &own(json!(70000)), LintCheck::BrokenSchema, "/app/port must be at most 65535");
     let shared = world.change(&[role_data(WEB, "app", json!({"app": {"port": true}}))]);
     trips(
         &world,
         &shared,
-        Check::BrokenSchema,
+        LintCheck::BrokenSchema,
         "Change it to match the schema of attribute \
                                                  app-port",
     );
     let away = "Value /app/port is required, but a null removes it";
-    trips(&world, &own(json!(null)), Check::BrokenSchema, away);
+    trips(&world, &own(json!(null)), LintCheck::BrokenSchema, away);
     trips(
         &world,
         &world.change(&[data(1, "app", json!({"app": null}))]),
-        Check::BrokenSchema,
+        LintCheck::BrokenSchema,
         away,
     );
-    passes(&world, &own(json!(8080)), Check::BrokenSchema);
+    passes(&world, &own(json!(8080)), LintCheck::BrokenSchema);
     passes(
         &world,
         &world.change(&[data(1, "app", json!({"app": {"other": "x"}}))]),
-        Check::BrokenSchema,
+        LintCheck::BrokenSchema,
     );
 }
 
@@ -378,12 +378,12 @@ fn plain_text_secret_is_found() {
     trips(
         &world,
         &own(json!({"tls": [{"pem": pem}]})),
-        Check::PlainSecret,
+        LintCheck::PlainSecret,
         "/tls/0/pem contains a private key",
     );
     let token = format!("ghp_{}", "a1".repeat(18));
     let shared = world.change(&[role_data(WEB, "app", json!({"env": format!("TOKEN={token}")}))]);
-    trips(&world, &shared, Check::PlainSecret, "app in web: Value /env contains an access token");
+    trips(&world, &shared, LintCheck::PlainSecret, "app in web: Value /env contains an access token");
     assert!(
         !serde_json::to_string(&findings(&world, &shared)).unwrap().contains(&token),
         "it is not told once more"
@@ -391,7 +391,7 @@ fn plain_text_secret_is_found() {
     passes(
         &world,
         &own(json!({"tls": {"pem": "-----BEGIN CERTIFICATE-----"}, "akia": "AKIA"})),
-        Check::PlainSecret,
+        LintCheck::PlainSecret,
     );
 
     for value in [
@@ -399,11 +399,11 @@ fn plain_text_secret_is_found() {
         json!({"api": {"apiKey": "x"}}),
         json!({"tokens": 1, "auth-token": ["x"]}),
     ] {
-        trips(&world, &own(value), Check::SecretByName, "has a name like a secret");
+        trips(&world, &own(value), LintCheck::SecretByName, "has a name like a secret");
     }
     let secret = json!({"$secret": "db", "version": 1});
     let fine = json!({"password": secret, "token": "", "secret": "/etc/secret", "tokenizer": "fast", "password_length": 12});
-    passes(&world, &own(fine), Check::SecretByName);
+    passes(&world, &own(fine), LintCheck::SecretByName);
 
     // No edit can write a malformed reference or one with such a name, so the test writes the
     // document directly.
@@ -412,13 +412,13 @@ fn plain_text_secret_is_found() {
     trips(
         &world,
         &world.to(world.with_noderole(1, "app", half)),
-        Check::BrokenReference,
+        LintCheck::BrokenReference,
         "not a complete reference",
     );
     passes(
         &world,
         &own(json!({"key": secret, "path": {"$secret": "db/admin", "version": 3}})),
-        Check::BrokenReference,
+        LintCheck::BrokenReference,
     );
     for name in ["../db", "/etc/passwd", "db/", "db//admin", ".hidden", "db\\admin"] {
         let refers = |doc: &mut engine::cluster::NoderoleDoc| {
@@ -427,7 +427,7 @@ fn plain_text_secret_is_found() {
         trips(
             &world,
             &world.to(world.with_noderole(1, "app", refers)),
-            Check::BrokenReference,
+            LintCheck::BrokenReference,
             "app on n1.house.example.com: Value /tls/key refers to a secret with an invalid name",
         );
     }
@@ -443,10 +443,10 @@ fn shared_key_is_warning() {
     ]);
     let own = |role: &str, value: Value| world.change(&[data(1, role, value)]);
     let both = own("other", json!({"net": {"mtu": 9000}}));
-    trips(&world, &both, Check::SharedKey, "Noderoles app and other both set /net/mtu");
-    passes(&world, &own("other", json!({"net": {"mtu": 1500}})), Check::SharedKey);
-    passes(&world, &own("other", json!({"net": {"name": "x"}})), Check::SharedKey);
-    passes(&world, &own("base", json!({"net": {"mtu": 9000}})), Check::SharedKey);
+    trips(&world, &both, LintCheck::SharedKey, "Noderoles app and other both set /net/mtu");
+    passes(&world, &own("other", json!({"net": {"mtu": 1500}})), LintCheck::SharedKey);
+    passes(&world, &own("other", json!({"net": {"name": "x"}})), LintCheck::SharedKey);
+    passes(&world, &own("base", json!({"net": {"mtu": 9000}})), LintCheck::SharedKey);
 }
 
 #[test]
@@ -459,7 +459,7 @@ fn shared_key_findings_are_bounded() {
     let changed = world.change(&all);
     let found = findings(&world, &changed);
     assert_eq!(
-        found.iter().filter(|f| f.check == Check::SharedKey).count(),
+        found.iter().filter(|f| f.check == LintCheck::SharedKey).count(),
         MAX_FINDINGS_PER_CHECK
     );
 }
@@ -474,15 +474,15 @@ fn weakened_policy_with_other_change_is_error() {
         ..Policy::default()
     };
     let weaker = findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(1, 1))));
-    let checks: Vec<Check> = weaker.iter().map(|finding| finding.check).collect();
-    assert_eq!(checks, [Check::PolicyWeakened, Check::PolicyWeaker]);
+    let checks: Vec<LintCheck> = weaker.iter().map(|finding| finding.check).collect();
+    assert_eq!(checks, [LintCheck::PolicyWeakened, LintCheck::PolicyWeaker]);
     assert!(weaker[0].what.contains("destructive: 2 -> 1"), "{}", weaker[0]);
     assert_eq!(findings_with(&world, &changed, &[], Some((&policy(1, 2), &policy(2, 2)))), []);
     let alone = world.to(world.blueprint.clone());
     let warned = findings_with(&world, &alone, &[], Some((&policy(2, 2), &policy(1, 1))));
     assert_eq!(
         (warned.len(), warned[0].check, warned[0].level),
-        (1, Check::PolicyWeaker, Level::Warning)
+        (1, LintCheck::PolicyWeaker, Level::Warning)
     );
     assert!(warned[0].what.contains("every change: 2 -> 1, destructive: 2 -> 1"), "{}", warned[0]);
     let mixed = findings_with(&world, &alone, &[], Some((&policy(1, 3), &policy(2, 2))));
@@ -503,7 +503,7 @@ fn unsatisfiable_policy_is_error() {
     let found_in = |changed: &Changed, before: &Policy, after: &Policy, all, others| {
         let among = Reviewers { all, others };
         let all = findings_among(&world, changed, &[], Some((before, after)), among).into_iter();
-        all.filter(|f| f.check == Check::PolicyUnmet)
+        all.filter(|f| f.check == LintCheck::PolicyUnmet)
             .map(|f| (f.level, f.to_string()))
             .collect::<Vec<_>>()
     };
@@ -550,10 +550,10 @@ fn simultaneous_restart_is_warning() {
         bind(WEB, 2, "app"),
     ]);
     let all = world.change(&[role_data(WEB, "free", json!({"a": 1}))]);
-    trips(&world, &all, Check::AllAtOnce, "free in web: All 2 nodes restart at the same time");
-    passes(&world, &world.change(&[role_data(WEB, "app", json!({"a": 1}))]), Check::AllAtOnce);
-    passes(&world, &world.change(&[rerun(1, "free")]), Check::AllAtOnce);
-    passes(&world, &world.change(&[bind(WEB, 3, "free"), bind(WEB, 4, "free")]), Check::AllAtOnce);
+    trips(&world, &all, LintCheck::AllAtOnce, "free in web: All 2 nodes restart at the same time");
+    passes(&world, &world.change(&[role_data(WEB, "app", json!({"a": 1}))]), LintCheck::AllAtOnce);
+    passes(&world, &world.change(&[rerun(1, "free")]), LintCheck::AllAtOnce);
+    passes(&world, &world.change(&[bind(WEB, 3, "free"), bind(WEB, 4, "free")]), LintCheck::AllAtOnce);
 }
 
 #[test]
@@ -566,15 +566,15 @@ fn stale_descendants_are_warning() {
         world
     };
     let world = of(OnInput::Rerun);
-    passes(&world, &world.change(&[rerun(1, "base")]), Check::StaleBelow);
+    passes(&world, &world.change(&[rerun(1, "base")]), LintCheck::StaleDescendants);
     let world = of(OnInput::Report);
     trips(
         &world,
         &world.change(&[rerun(1, "base")]),
-        Check::StaleBelow,
+        LintCheck::StaleDescendants,
         "1 noderole depends on the changed noderoles",
     );
-    passes(&world, &world.change(&[rerun(1, "base"), rerun(1, "app")]), Check::StaleBelow);
+    passes(&world, &world.change(&[rerun(1, "base"), rerun(1, "app")]), LintCheck::StaleDescendants);
 }
 
 #[test]
@@ -591,21 +591,21 @@ fn removed_or_ineffective_limit_is_warning() {
     trips(
         &world,
         &to(open),
-        Check::LimitGone,
+        LintCheck::LimitRemoved,
         "Until now, 2 ran at once, but the role's new content has no limit",
     );
-    passes(&world, &to(tight), Check::LimitGone);
-    passes(&world, &world.change(&[bind(WEB, 4, "app")]), Check::LimitTooWide);
+    passes(&world, &to(tight), LintCheck::LimitRemoved);
+    passes(&world, &world.change(&[bind(WEB, 4, "app")]), LintCheck::LimitTooHigh);
 
     let wide = World::of(vec![group_of(2)]);
     let two = wide.change(&[bind(WEB, 1, "app"), bind(WEB, 2, "app")]);
     trips(
         &wide,
         &two,
-        Check::LimitTooWide,
+        LintCheck::LimitTooHigh,
         "concurrency group app in web: The limit is 2, but the group has only 2 nodes",
     );
-    passes(&wide, &wide.change(&[bind(WEB, 1, "app")]), Check::LimitTooWide);
+    passes(&wide, &wide.change(&[bind(WEB, 1, "app")]), LintCheck::LimitTooHigh);
 }
 
 #[test]
@@ -627,19 +627,19 @@ fn lonely_service_or_even_cluster_is_warning() {
     trips(
         &world,
         &world.change(&[bind(WEB, 1, "name-service")]),
-        Check::LonelyService,
+        LintCheck::UnusedService,
         "no noderole provides or uses it",
     );
-    passes(&world, &world.change(&[bind(WEB, 1, "client")]), Check::LonelyService);
+    passes(&world, &world.change(&[bind(WEB, 1, "client")]), LintCheck::UnusedService);
 
     let of = |n: u128| world.change(&(1..=n).map(|n| bind(WEB, n, "member")).collect::<Vec<_>>());
-    trips(&world, &of(1), Check::ClusterSize, "member in web: The cluster has only one member");
-    trips(&world, &of(4), Check::ClusterSize, "The cluster has 4 members");
-    passes(&world, &of(3), Check::ClusterSize);
+    trips(&world, &of(1), LintCheck::ClusterSize, "member in web: The cluster has only one member");
+    trips(&world, &of(4), LintCheck::ClusterSize, "The cluster has 4 members");
+    passes(&world, &of(3), LintCheck::ClusterSize);
     let mut whole = world.clone();
     whole.commit(&(1..=3).map(|n| bind(WEB, n, "member")).collect::<Vec<_>>());
     let fewer = whole.with_node(3, |doc| doc.noderoles.clear());
-    trips(&whole, &whole.to(fewer), Check::ClusterSize, "The cluster has 2 members");
+    trips(&whole, &whole.to(fewer), LintCheck::ClusterSize, "The cluster has 2 members");
 }
 
 #[test]
@@ -652,10 +652,10 @@ fn outdated_or_mismatched_version_is_warning() {
     trips(
         &world,
         &world.change(&[using(WEB, nine)]),
-        Check::OlderBarclamp,
+        LintCheck::OlderBarclamp,
         "Version 1.9 would be used, but 1.10 is imported",
     );
-    passes(&world, &world.change(&[using(WEB, ten)]), Check::OlderBarclamp);
+    passes(&world, &world.change(&[using(WEB, ten)]), LintCheck::OlderBarclamp);
     // Using a version also updates its roles, so the test writes a role that differs from the pin
     // directly.
     let other = world.catalog.barclamp(nine).unwrap().roles[&name("app")];
@@ -666,11 +666,11 @@ fn outdated_or_mismatched_version_is_warning() {
     trips(
         &world,
         &world.to(beside),
-        Check::RoleVersionMismatch,
+        LintCheck::RoleVersionMismatch,
         "The role has other content than in \
                                                             house 1",
     );
-    passes(&world, &world.change(&[using(WEB, nine)]), Check::RoleVersionMismatch);
+    passes(&world, &world.change(&[using(WEB, nine)]), LintCheck::RoleVersionMismatch);
     let without = world.import("2", Vec::new());
     let mut lacks = world.blueprint.clone();
     let mut doc = (*lacks.deployments[&WEB].doc).clone();
@@ -679,7 +679,7 @@ fn outdated_or_mismatched_version_is_warning() {
     trips(
         &world,
         &world.to(lacks),
-        Check::RoleVersionMismatch,
+        LintCheck::RoleVersionMismatch,
         "The role is not part of house 2, the version in use there",
     );
 }
@@ -701,13 +701,13 @@ fn emptied_deployment_or_moved_node_is_warning() {
     trips(
         &world,
         &down(1),
-        Check::MovedAway,
+        LintCheck::MovedFromDependents,
         "n1.house.example.com: The node moves to blue, but noderoles that depend on it stay: app on n2",
     );
-    passes(&world, &down(2), Check::MovedAway);
+    passes(&world, &down(2), LintCheck::MovedFromDependents);
     let together =
         [1, 2].map(|n| Edit::MoveNode(edit::MoveNode { node: node(n), deployment: blue }));
-    passes(&world, &world.change(&together), Check::MovedAway);
+    passes(&world, &world.change(&together), LintCheck::MovedFromDependents);
 
     let bare = world.with_node(4, |doc| {
         doc.noderoles.clear();
@@ -716,10 +716,10 @@ fn emptied_deployment_or_moved_node_is_warning() {
     trips(
         &world,
         &world.to(bare),
-        Check::EmptiedDeployment,
+        LintCheck::EmptiedDeployment,
         "edge: No node and no noderole would be left in the deployment",
     );
-    passes(&world, &down(1), Check::EmptiedDeployment);
+    passes(&world, &down(1), LintCheck::EmptiedDeployment);
 }
 
 #[test]
@@ -738,7 +738,7 @@ fn secret_findings(
     inherited: bool,
     version: i64,
     known: Option<Option<Descriptor>>,
-) -> Vec<(Check, String)> {
+) -> Vec<(LintCheck, String)> {
     let mut world = World::of(vec![role("db", &[]), role("app", &["db"])]);
     world.commit(&[bind(WEB, 1, "db")]);
     let key = json!({"key": {"$secret": "db/admin", "version": version}});
@@ -765,7 +765,7 @@ fn secrets_are_checked_against_worker_descriptors() {
     let of = |deployments: &[&str]| Descriptor::Data {
         deployments: deployments.iter().map(|d| (*d).into()).collect(),
     };
-    type Case = (bool, i64, Option<Option<Descriptor>>, Option<(Check, &'static str)>);
+    type Case = (bool, i64, Option<Option<Descriptor>>, Option<(LintCheck, &'static str)>);
     let cases: [Case; 9] = [
         (false, 2, Some(Some(of(&["web"]))), None),
         (false, 2, Some(Some(of(&["*"]))), None),
@@ -773,27 +773,27 @@ fn secrets_are_checked_against_worker_descriptors() {
             false,
             1,
             Some(Some(Descriptor::NodeKey {})),
-            Some((Check::NodeKeyAsData, "which is a node key")),
+            Some((LintCheck::NodeKeyAsData, "which is a node key")),
         ),
-        (false, 1, None, Some((Check::UnusableSecret, "which no worker has"))),
-        (false, 1, Some(None), Some((Check::UnusableSecret, "no valid db/admin/secret.toml"))),
+        (false, 1, None, Some((LintCheck::UnusableSecret, "which no worker has"))),
+        (false, 1, Some(None), Some((LintCheck::UnusableSecret, "no valid db/admin/secret.toml"))),
         (
             false,
             1,
             Some(Some(of(&["edge"]))),
-            Some((Check::UnusableSecret, "which deployment web may not use: its runs will fail")),
+            Some((LintCheck::UnusableSecret, "which deployment web may not use: its runs will fail")),
         ),
         (
             false,
             3,
             Some(Some(of(&["web"]))),
-            Some((Check::UnusableSecret, "no worker has this version")),
+            Some((LintCheck::UnusableSecret, "no worker has this version")),
         ),
         (
             true,
             1,
             Some(Some(of(&["edge"]))),
-            Some((Check::UnusableSecret, "its runs receive only the reference")),
+            Some((LintCheck::UnusableSecret, "its runs receive only the reference")),
         ),
         (true, 1, Some(Some(Descriptor::NodeKey {})), None),
     ];
@@ -823,8 +823,8 @@ fn node_key_as_data_is_error() {
     trips(
         &world,
         &uses("deploy/ssh"),
-        Check::NodeKeyAsData,
+        LintCheck::NodeKeyAsData,
         "uses secret deploy/ssh version 7, which is a node key",
     );
-    passes(&world, &uses("deploy/other"), Check::NodeKeyAsData);
+    passes(&world, &uses("deploy/other"), LintCheck::NodeKeyAsData);
 }

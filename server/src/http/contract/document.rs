@@ -36,9 +36,9 @@ const ERROR_RESPONSES: &[(u16, &str)] = &[
     (
         422,
         "The request is valid JSON but cannot be applied. `code` names the reason. An edit has no \
-         valid effect (`edit_refused`). Data does not match the schema of its role (`data_unfit`). \
-         A barclamp is invalid (`barclamp`). A confirmation name is missing (`name_not_typed`). \
-         The idempotency key was used for another request (`key_of_another`).",
+         valid effect (`edit_refused`). Data does not match the schema of its role (`schema_mismatch`). \
+         A barclamp is invalid (`barclamp`). A confirmation name is missing (`confirmation_required`). \
+         The idempotency key was used for another request (`idempotency_key_reused`).",
     ),
     (428, "The version is missing. Send it with `If-Match`."),
     (429, "Too many requests. Retry after the time in `Retry-After`."),

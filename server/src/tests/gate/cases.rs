@@ -461,7 +461,7 @@ async fn misleading_text_is_rejected_on_every_interface() {
             }
             Interface::Page => {
                 let said = format!("review={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
-                server.post_form("/call/judge", &bo, &said).await
+                server.post_form("/call/give-verdict", &bo, &said).await
             }
         };
         assert_eq!(outcome(&said).0, 400, "{interface:?}");

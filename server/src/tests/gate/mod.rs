@@ -66,7 +66,7 @@ impl TestServer {
             }
             Interface::Page => {
                 self.post_form(
-                    "/call/judge",
+                    "/call/give-verdict",
                     cookie,
                     &format!("review={id}&kind={kind}&reason=because"),
                 )
@@ -372,7 +372,7 @@ async fn parameters_never_widen_an_approval() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{more}");
     }
     let as_bo = format!("review={other}&kind=approve&reason=&person=bo&actor=bo");
-    assert_eq!(outcome(&server.post_form("/call/judge", &ada, &as_bo).await), no(403, "author"));
+    assert_eq!(outcome(&server.post_form("/call/give-verdict", &ada, &as_bo).await), no(403, "author"));
     for name in ["x-forwarded-user", "x-remote-user", "x-http-method-override"] {
         let mut request =
             server.post_json(&format!("{path}/verdicts"), &ada, r#"{"kind":"approve"}"#);
@@ -442,7 +442,7 @@ async fn cross_site_verdict_and_commit_are_rejected() {
         (format!("{rest}/verdicts"), "text/plain", r#"{"kind":"approve"}"#.to_owned()),
         (format!("{rest}/commit"), "application/json", "{}".to_owned()),
         (
-            "/call/judge".to_owned(),
+            "/call/give-verdict".to_owned(),
             "application/x-www-form-urlencoded",
             format!("review={id}&kind=approve&reason="),
         ),
@@ -532,18 +532,18 @@ async fn irreversible_commit_requires_the_name() {
     server.add_verdict_via(Interface::Rest, &bo, id, "approve").await;
     let path = format!("/api/v1/reviews/{id}");
     assert_eq!(server.send_get(&path, &ada).await.json()["type_to_commit"], "web");
-    server.refuses(&ada, id, &no(422, "name_not_typed"), "nobody typed anything").await;
+    server.refuses(&ada, id, &no(422, "confirmation_required"), "nobody typed anything").await;
     let empty = server
         .post(&format!("{path}/commit"))
         .header(header::COOKIE, &ada)
         .body(Body::empty())
         .expect("a request");
-    assert_eq!(outcome(&server.ask(empty).await), no(422, "name_not_typed"), "no body is no name");
+    assert_eq!(outcome(&server.ask(empty).await), no(422, "confirmation_required"), "no body is no name");
     let wrong =
         server.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
     assert_eq!(wrong["errors"], json!([{"at": "name", "detail": "Type web."}]));
     let wrong = server.post_form("/call/commit", &ada, &format!("review={id}&name=edge")).await;
-    assert_eq!(outcome(&wrong), no(422, "name_not_typed"));
+    assert_eq!(outcome(&wrong), no(422, "confirmation_required"));
     let right = server.post_form("/call/commit", &ada, &format!("review={id}&name=web")).await;
     assert_eq!(outcome(&right).0, 200, "{}", right.text());
 }
