@@ -57,8 +57,9 @@ impl Control {
         query: &SearchQuery,
     ) -> Result<SearchResults, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = text::filter_text(&query.q)?
-            .ok_or_else(|| Problem::invalid("Invalid `q`: it must not be empty. Enter a search text."))?;
+        let text = text::filter_text(&query.q)?.ok_or_else(|| {
+            Problem::invalid("Invalid `q`: it must not be empty. Enter a search text.")
+        })?;
         if text.chars().count() > MAX_QUERY_CHARS {
             return Err(Problem::invalid(format!(
                 "Invalid `q`: it must have at most {MAX_QUERY_CHARS} characters."

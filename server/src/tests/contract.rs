@@ -37,7 +37,13 @@ fn meanings_of_422_are_documented() {
     let said = document["components"]["responses"]["UnprocessableEntity"]["description"]
         .as_str()
         .expect("a text");
-    for code in ["edit_refused", "schema_mismatch", "barclamp", "confirmation_required", "idempotency_key_reused"] {
+    for code in [
+        "edit_refused",
+        "schema_mismatch",
+        "barclamp",
+        "confirmation_required",
+        "idempotency_key_reused",
+    ] {
         assert!(said.contains(&format!("`{code}`")), "{code}: {said}");
     }
     for (path, method) in [

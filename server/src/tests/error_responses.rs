@@ -390,8 +390,13 @@ async fn full_server_answers_health_and_metrics() {
         StatusCode::SERVICE_UNAVAILABLE,
         "it is full"
     );
-    for (path, said) in [("/healthz", "ok
-"), ("/readyz", "ready\n")] {
+    for (path, said) in [
+        (
+            "/healthz", "ok
+",
+        ),
+        ("/readyz", "ready\n"),
+    ] {
         let answer = server.send_get(path, "").await;
         assert_eq!((answer.status, answer.text()), (StatusCode::OK, said), "{path}");
     }

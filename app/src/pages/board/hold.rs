@@ -54,7 +54,11 @@ pub(super) fn HoldDialog(board_state: BoardState, handle: DialogHandle) -> impl 
     let name = move || board_state.board().read().name.to_string();
     let title = Signal::derive(move || {
         let name = name();
-        if is_held.get() { format!("Release the hold of {name}") } else { format!("Put {name} on hold") }
+        if is_held.get() {
+            format!("Release the hold of {name}")
+        } else {
+            format!("Put {name} on hold")
+        }
     });
     on_success(hold, move |()| {
         handle.close();

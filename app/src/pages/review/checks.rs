@@ -4,7 +4,7 @@ use api::reviews::{ReviewState, ReviewView};
 use engine::counting::{either, many};
 use engine::gate::contacts::named;
 use engine::gate::{Rule, RuleResult};
-use engine::lint::{LintCheck, Finding, Level};
+use engine::lint::{Finding, Level, LintCheck};
 use leptos::prelude::*;
 
 use crate::components::{Icon, icon};
@@ -89,8 +89,11 @@ fn findings(review: &ReviewView) -> impl IntoView + use<> {
 /// The names of checks without findings.
 fn passed(review: &ReviewView) -> impl IntoView + use<> {
     let found: Vec<LintCheck> = review.checks.iter().map(|finding| finding.check).collect();
-    let quiet: Vec<&str> =
-        LintCheck::ALL.iter().filter(|check| !found.contains(check)).map(|check| check.id()).collect();
+    let quiet: Vec<&str> = LintCheck::ALL
+        .iter()
+        .filter(|check| !found.contains(check))
+        .map(|check| check.id())
+        .collect();
     let (n, all) = (quiet.len(), LintCheck::ALL.len());
     view! {
         <details class="fold passed">

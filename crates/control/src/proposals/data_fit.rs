@@ -59,8 +59,12 @@ impl Control {
             "Value {} {}. Use data that matches the role's schema. See GET /api/v1/roles/NAME.",
             worst_state.at, worst_state.detail
         );
-        let mut problem =
-            Problem::new(422, "schema_mismatch", "The data does not match the role's schema", detail);
+        let mut problem = Problem::new(
+            422,
+            "schema_mismatch",
+            "The data does not match the role's schema",
+            detail,
+        );
         problem.errors = found;
         Err(problem)
     }

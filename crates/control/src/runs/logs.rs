@@ -241,7 +241,9 @@ fn incomplete_bytes(bytes: &[u8]) -> usize {
 fn search_pattern(text: &str, any_case: bool) -> Result<Regex, Problem> {
     let length = text.chars().count();
     if length == 0 || length > LOG_SEARCH {
-        return Err(Problem::invalid(format!("Invalid `text`: it must have 1 to {LOG_SEARCH} characters.")));
+        return Err(Problem::invalid(format!(
+            "Invalid `text`: it must have 1 to {LOG_SEARCH} characters."
+        )));
     }
     if text.contains('\n') {
         return Err(Problem::invalid(

@@ -336,7 +336,11 @@ async fn destructive_commit_requires_typed_name() {
     for wrong in [None, Some(""), Some("edge"), Some("Web")] {
         let refused =
             installation.control.commit(&installation.ada, typed(wrong)).await.unwrap_err();
-        assert_eq!((refused.status, refused.code.as_str()), (422, "confirmation_required"), "{wrong:?}");
+        assert_eq!(
+            (refused.status, refused.code.as_str()),
+            (422, "confirmation_required"),
+            "{wrong:?}"
+        );
         assert!(refused.detail.contains("Type web to commit it"), "{}", refused.detail);
         assert_eq!(
             (refused.errors[0].at.as_str(), refused.errors[0].detail.as_str()),

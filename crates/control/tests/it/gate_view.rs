@@ -12,7 +12,7 @@ use engine::blueprint::impact::NoderoleRerun;
 use engine::cluster::NoderoleKey;
 use engine::gate::{Policy, Risk, Rule, VerdictKind};
 use engine::ids::ReviewId;
-use engine::lint::{LintCheck, Level};
+use engine::lint::{Level, LintCheck};
 use engine::plan::{Edit, edit};
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! Lint: the review shows its findings, and errors block the gate.
 
-use engine::lint::{LintCheck, Level};
+use engine::lint::{Level, LintCheck};
 use engine::plan::{Edit, edit};
 use engine::report::Stage;
 use serde_json::{Value, json};

@@ -304,7 +304,10 @@ async fn token_never_exceeds_person_and_never_reviews() {
         .expect("what is given in a part");
     let (_, root_token) =
         installation.token(&root_in_person(&installation).await, &["admin"], None).await.unwrap();
-    assert_eq!(code(installation.people.new_link(&root_token, dan.person).await), "session_required");
+    assert_eq!(
+        code(installation.people.new_link(&root_token, dan.person).await),
+        "session_required"
+    );
     assert_eq!(
         code(installation.people.change_grants(&root_token, dan.person, &[]).await),
         "session_required"

@@ -11,7 +11,9 @@ use api::views::graph::GraphOptions;
 use control::MissingVertex;
 use control::people::{NewPerson, Permission};
 use engine::anneal::{Limits, PendingReason};
-use engine::cluster::{Blueprint, Connection, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey};
+use engine::cluster::{
+    Blueprint, Connection, EdgeDoc, EdgeKind, NodeDoc, NoderoleDoc, NoderoleKey,
+};
 use engine::gate::{Policy, Risk};
 use engine::ids::{
     BarclampName, BlueprintNumber, DeploymentId, DeploymentName, JigName, NodeId, RunId,

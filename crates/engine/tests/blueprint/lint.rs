@@ -12,7 +12,7 @@ use engine::ids::{
     AttribName, BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, PersonId,
 };
 use engine::lint::{
-    LintCheck, Finding, Level, MAX_FINDINGS_PER_CHECK, Reviewers, Subject, errors, lint,
+    Finding, Level, LintCheck, MAX_FINDINGS_PER_CHECK, Reviewers, Subject, errors, lint,
 };
 use engine::plan::{Edit, edit};
 use serde_json::{Value, json};
@@ -273,7 +273,12 @@ fn zero_timeout_is_error() {
     let hasty =
         Role { run: RunPolicy { timeout: 0, ..RunPolicy::default() }, ..role("hasty", &[]) };
     let world = World::of(vec![hasty, role("app", &[])]);
-    trips(&world, &world.change(&[bind(WEB, 1, "hasty")]), LintCheck::ZeroTimeout, "has a timeout of 0");
+    trips(
+        &world,
+        &world.change(&[bind(WEB, 1, "hasty")]),
+        LintCheck::ZeroTimeout,
+        "has a timeout of 0",
+    );
     passes(&world, &world.change(&[bind(WEB, 1, "app")]), LintCheck::ZeroTimeout);
 }
 
@@ -383,7 +388,12 @@ fn plain_text_secret_is_found() {
     );
     let token = format!("ghp_{}", "a1".repeat(18));
     let shared = world.change(&[role_data(WEB, "app", json!({"env": format!("TOKEN={token}")}))]);
-    trips(&world, &shared, LintCheck::PlainSecret, "app in web: Value /env contains an access token");
+    trips(
+        &world,
+        &shared,
+        LintCheck::PlainSecret,
+        "app in web: Value /env contains an access token",
+    );
     assert!(
         !serde_json::to_string(&findings(&world, &shared)).unwrap().contains(&token),
         "it is not told once more"
@@ -553,7 +563,11 @@ fn simultaneous_restart_is_warning() {
     trips(&world, &all, LintCheck::AllAtOnce, "free in web: All 2 nodes restart at the same time");
     passes(&world, &world.change(&[role_data(WEB, "app", json!({"a": 1}))]), LintCheck::AllAtOnce);
     passes(&world, &world.change(&[rerun(1, "free")]), LintCheck::AllAtOnce);
-    passes(&world, &world.change(&[bind(WEB, 3, "free"), bind(WEB, 4, "free")]), LintCheck::AllAtOnce);
+    passes(
+        &world,
+        &world.change(&[bind(WEB, 3, "free"), bind(WEB, 4, "free")]),
+        LintCheck::AllAtOnce,
+    );
 }
 
 #[test]
@@ -574,7 +588,11 @@ fn stale_descendants_are_warning() {
         LintCheck::StaleDescendants,
         "1 noderole depends on the changed noderoles",
     );
-    passes(&world, &world.change(&[rerun(1, "base"), rerun(1, "app")]), LintCheck::StaleDescendants);
+    passes(
+        &world,
+        &world.change(&[rerun(1, "base"), rerun(1, "app")]),
+        LintCheck::StaleDescendants,
+    );
 }
 
 #[test]
@@ -781,7 +799,10 @@ fn secrets_are_checked_against_worker_descriptors() {
             false,
             1,
             Some(Some(of(&["edge"]))),
-            Some((LintCheck::UnusableSecret, "which deployment web may not use: its runs will fail")),
+            Some((
+                LintCheck::UnusableSecret,
+                "which deployment web may not use: its runs will fail",
+            )),
         ),
         (
             false,

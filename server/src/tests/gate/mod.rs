@@ -372,7 +372,10 @@ async fn parameters_never_widen_an_approval() {
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{more}");
     }
     let as_bo = format!("review={other}&kind=approve&reason=&person=bo&actor=bo");
-    assert_eq!(outcome(&server.post_form("/call/give-verdict", &ada, &as_bo).await), no(403, "author"));
+    assert_eq!(
+        outcome(&server.post_form("/call/give-verdict", &ada, &as_bo).await),
+        no(403, "author")
+    );
     for name in ["x-forwarded-user", "x-remote-user", "x-http-method-override"] {
         let mut request =
             server.post_json(&format!("{path}/verdicts"), &ada, r#"{"kind":"approve"}"#);
@@ -538,7 +541,11 @@ async fn irreversible_commit_requires_the_name() {
         .header(header::COOKIE, &ada)
         .body(Body::empty())
         .expect("a request");
-    assert_eq!(outcome(&server.ask(empty).await), no(422, "confirmation_required"), "no body is no name");
+    assert_eq!(
+        outcome(&server.ask(empty).await),
+        no(422, "confirmation_required"),
+        "no body is no name"
+    );
     let wrong =
         server.tell(&format!("{path}/commit"), &ada, json!({"name": "edge"})).await.problem();
     assert_eq!(wrong["errors"], json!([{"at": "name", "detail": "Type web."}]));

@@ -244,9 +244,7 @@ async fn restore_only_opens_a_proposal() {
             0,
             "{interface:?}: the target's old approval is none"
         );
-        server
-            .refuses(&ada, id, &no(409, "not_approved"), "the restore has no approval")
-            .await;
+        server.refuses(&ada, id, &no(409, "not_approved"), "the restore has no approval").await;
         let named = server.tell(&format!("{path}/commit"), &ada, json!({"name": "web"})).await;
         assert_eq!(outcome(&named), no(409, "not_approved"), "its name is no approval");
         let now = (
