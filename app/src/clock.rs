@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(exact(now), "2026-11-21 08:15:02 UTC");
         assert_eq!(time_of_day(now), "08:15:02.250");
         assert_eq!(machine(now), "2026-11-21T08:15:02Z");
-        for (seconds, said) in [
+        for (seconds, text) in [
             (-86_400, "2026-11-22 08:15 UTC"),
             (-59, "now"),
             (-3, "now"),
@@ -171,16 +171,16 @@ mod tests {
             (172_800, "2 days ago"),
             (3_000_000, "2026-10-17"),
         ] {
-            assert_eq!(ago(now, At(now.0 - seconds * 1000)), said, "{seconds}");
+            assert_eq!(ago(now, At(now.0 - seconds * 1000)), text, "{seconds}");
         }
-        for (ms, said) in [
+        for (ms, text) in [
             (0, "0 ms"),
             (999, "999 ms"),
             (12_345, "12.3 s"),
             (302_000, "5 min 2 s"),
             (11_400_000, "3 h 10 min"),
         ] {
-            assert_eq!(span(now, At(now.0 + ms)), said);
+            assert_eq!(span(now, At(now.0 + ms)), text);
         }
     }
 

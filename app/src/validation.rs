@@ -55,8 +55,8 @@ fn misfit(value: &Value) -> Option<Fault> {
 }
 
 fn parse_error(error: &serde_json::Error) -> Fault {
-    let said = error.to_string();
-    let what = said.split(" at line").next().unwrap_or(&said).to_owned();
+    let text = error.to_string();
+    let what = text.split(" at line").next().unwrap_or(&text).to_owned();
     Fault::new(format!("line {}, column {}", error.line(), error.column()), what)
 }
 

@@ -333,7 +333,7 @@ async fn root_differs_only_in_listed_documents() {
         ("no root", &no_root, false),
         ("beside", &beside, false),
     ] {
-        let told: bool = sqlx::query_scalar(
+        let reported: bool = sqlx::query_scalar(
             "SELECT replaces_as_listed((SELECT root FROM blueprint WHERE number = $1), $2, $3)",
         )
         .bind(world.head().await)
@@ -342,7 +342,7 @@ async fn root_differs_only_in_listed_documents() {
         .fetch_one(world.db.owner())
         .await
         .unwrap();
-        assert_eq!(told, wanted, "{what}");
+        assert_eq!(reported, wanted, "{what}");
     }
 
     world.commit_root(&planned, review, &sound).await.unwrap();

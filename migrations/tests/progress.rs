@@ -305,8 +305,8 @@ async fn only_operator_or_commit_cancels_run() {
         world.app_as(world.eve, cancel).await,
         Refusal::PersonMismatch,
     );
-    let told = "UPDATE run SET error = 'canceled by ada'";
-    assert_refused("its words alone", world.app(told).await, Refusal::PersonMismatch);
+    let reported = "UPDATE run SET error = 'canceled by ada'";
+    assert_refused("its words alone", world.app(reported).await, Refusal::PersonMismatch);
     world.app_as(world.ada, cancel).await.unwrap();
 }
 

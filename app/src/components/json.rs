@@ -214,11 +214,11 @@ fn verdict(faults: &[Fault]) -> AnyView {
     if faults.is_empty() {
         return view! { <p class="fine">{icon(Icon::Check)} "Valid JSON that matches the schemas of the role."</p> }.into_any();
     }
-    let said = |fault: &Fault| {
+    let text = |fault: &Fault| {
         let at = (!fault.at.is_empty()).then(|| format!("{}: ", fault.at));
         view! { <p class="fault">{icon(Icon::Error)} <span>{at} {fault.detail.clone()}</span></p> }
     };
-    faults.iter().map(said).collect_view().into_any()
+    faults.iter().map(text).collect_view().into_any()
 }
 
 /// A read-only document.

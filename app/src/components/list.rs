@@ -122,7 +122,7 @@ impl<S: Sort> ListAddress<S> {
 
     /// Fails if the address has unknown parameters.
     pub fn known(&self) -> Result<(), Failure> {
-        self.strange.clone().map_or(Ok(()), |said| Err(refused(said)))
+        self.strange.clone().map_or(Ok(()), |text| Err(refused(text)))
     }
 
     /// Fails if the address names unknown columns.
@@ -164,12 +164,12 @@ impl<S: Sort> ListAddress<S> {
             return Ok(None);
         }
         let shown: String = text.chars().take(40).collect();
-        let said = || {
+        let message = || {
             format!(
                 "Invalid value for {label}: {shown:?} is not a date. Use a UTC date or time, such as 2026-11-22 or 2026-11-22T08:15."
             )
         };
-        moment_of(&text).map(Some).ok_or_else(|| refused(said()))
+        moment_of(&text).map(Some).ok_or_else(|| refused(message()))
     }
 
     /// The first page without filters, with the same order and columns.
@@ -231,9 +231,9 @@ impl<S: Sort> ListAddress<S> {
     }
 
     fn with(&self, with_filters: bool, sort: &str, place: &str) -> String {
-        let said = |(name, value): (&str, &str)| format!("{name}={}", addresses::encoded(value));
+        let text = |(name, value): (&str, &str)| format!("{name}={}", addresses::encoded(value));
         let words: Vec<String> =
-            self.all_params(with_filters, sort, place).into_iter().map(said).collect();
+            self.all_params(with_filters, sort, place).into_iter().map(text).collect();
         match words.is_empty() {
             true => self.path.clone(),
             false => format!("{}?{}", self.path, words.join("&")),
@@ -271,9 +271,9 @@ impl<S: Sort> ListAddress<S> {
 
     /// The filters in words: `name contains “db”, state is “dead”`.
     pub fn narrowed(&self) -> String {
-        let said =
+        let text =
             |asked: &ListParam| asked.label().map(|label| format!("{label} “{}”", asked.value));
-        self.filters.iter().filter_map(said).collect::<Vec<_>>().join(", ")
+        self.filters.iter().filter_map(text).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -571,9 +571,9 @@ pub fn choice_field(
         choices.insert(0, ("", "any"));
     }
     let known: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
-    let option = |(word, said): (&'static str, &'static str)| {
+    let option = |(word, text): (&'static str, &'static str)| {
         let is_it = Memo::new(move |_| *value.read() == word);
-        view! { <option value=word selected=move || is_it.get() prop:selected=move || is_it.get()>{said}</option> }
+        view! { <option value=word selected=move || is_it.get() prop:selected=move || is_it.get()>{text}</option> }
     };
     let options = choices.into_iter().map(option).collect_view();
     // An unknown value stays selected until the reader changes it.
@@ -796,8 +796,8 @@ mod tests {
             query.insert(name.to_owned(), value.to_owned());
         }
         let odd = listed(&[("filter", "db")]).with_further_params(&query, &["filter"]);
-        let said = odd.known().unwrap_err().0.detail;
-        assert_eq!(said, "Unknown parameter \"x\". Use one of: filter, sort, columns, after.");
+        let error = odd.known().unwrap_err().0.detail;
+        assert_eq!(error, "Unknown parameter \"x\". Use one of: filter, sort, columns, after.");
         assert_eq!(odd.address(), "/nodes?filter=db");
         assert!(listed(&[]).with_further_params(&query, &["filter", "x"]).known().is_ok());
     }

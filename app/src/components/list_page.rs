@@ -169,8 +169,8 @@ pub trait ListPage: Copy + Send + Sync + 'static {
         name: &str,
         value: &str,
     ) -> ListAddress<Self::Sort> {
-        let said = |word: &str| if word == name { value.to_owned() } else { listed.param(word) };
-        with_fields(listed.bare(), Self::FIELDS, said)
+        let text = |word: &str| if word == name { value.to_owned() } else { listed.param(word) };
+        with_fields(listed.bare(), Self::FIELDS, text)
     }
 
     /// The message instead of rows. A list with several empty states overrides it.
@@ -211,11 +211,11 @@ pub trait ListPage: Copy + Send + Sync + 'static {
 pub fn with_fields<S: Sort>(
     listed: ListAddress<S>,
     fields: &[Field],
-    said: impl Fn(&str) -> String,
+    text: impl Fn(&str) -> String,
 ) -> ListAddress<S> {
     fields
         .iter()
-        .fold(listed, |listed, field| listed.with_filter(field.name, field.says, &said(field.name)))
+        .fold(listed, |listed, field| listed.with_filter(field.name, field.says, &text(field.name)))
 }
 
 /// The context of a row.
@@ -379,7 +379,7 @@ fn framed(
 ) -> AnyView {
     let class = format!("table folds {table_class}");
     let caption =
-        move || caption.get().map(|said| view! { <caption class="count">{said}</caption> });
+        move || caption.get().map(|text| view! { <caption class="count">{text}</caption> });
     view! {
         <table class=class.trim_end().to_owned()>
             {caption}

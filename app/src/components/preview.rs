@@ -100,14 +100,14 @@ pub fn PreviewImpact(of: Preview) -> impl IntoView {
         asks() && answered != of.question.get() && of.problem.read().is_none()
     };
     let impact = Memo::new(move |_| of.answer.read().as_ref().map(|(_, impact)| impact.clone()));
-    let said = move || {
+    let text = move || {
         asks().then(|| match impact.get() {
             Some(impact) => outcome(impact),
             None => view! { <p class="muted">"Computing the preview"</p> }.into_any(),
         })
     };
     view! {
-        <div class="consequence" role="status" aria-live="polite" aria-busy=move || waits().to_string()>{said}</div>
+        <div class="consequence" role="status" aria-live="polite" aria-busy=move || waits().to_string()>{text}</div>
         <ProblemNotice problem=of.problem/>
     }
     .into_any()

@@ -34,13 +34,13 @@ pub fn hidden_characters_in_version(found: &HiddenCharacters) -> AnyView {
     if found.is_empty() {
         return ().into_any();
     }
-    let said = match found.scripts.len() + found.more {
+    let text = match found.scripts.len() + found.more {
         1 => "1 script has hidden characters, so it does not run as displayed".to_owned(),
         n => format!("{n} scripts have hidden characters, so they do not run as displayed"),
     };
     view! {
         <details class="heed">
-            <summary><span class="pill" data-state="warn">{icon(Icon::Warn)} {said}</span></summary>
+            <summary><span class="pill" data-state="warn">{icon(Icon::Warn)} {text}</span></summary>
             <ul tabindex="0" aria-label="Scripts">{scripts(found)}</ul>
         </details>
     }

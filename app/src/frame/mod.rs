@@ -144,9 +144,9 @@ fn waiting(state: FrameState, first: Option<FrameView>) -> AnyView {
     let badge = move || {
         let waiting = count.get();
         (waiting != ReviewCount::default()).then(|| {
-            let (shown, said) = words(waiting);
-            let title = said.clone();
-            view! { <span class="count" title=title><span aria-hidden="true">{shown}</span> <span class="unseen">{said}</span></span> }
+            let (shown, text) = words(waiting);
+            let title = text.clone();
+            view! { <span class="count" title=title><span aria-hidden="true">{shown}</span> <span class="unseen">{text}</span></span> }
         })
     };
     badge.into_any()
@@ -380,7 +380,7 @@ fn subpage_title(before: &[&str], here: &str) -> String {
 #[component]
 fn LiveStatus() -> impl IntoView {
     let (live, clock) = (use_live(), use_clock());
-    let said = Memo::new(move |_| match live.status() {
+    let text = Memo::new(move |_| match live.status() {
         Status::Quiet => ("", Icon::Dot, "not live".to_owned()),
         Status::Live => ("active", Icon::Dot, "live".to_owned()),
         Status::Lost { since } if clock.now().0 - since.0 < STALE_AFTER * 1000 => {
@@ -391,9 +391,9 @@ fn LiveStatus() -> impl IntoView {
         }
     });
     view! {
-        <span class=move || if said.read().0.is_empty() { "pill flat" } else { "pill" } data-state=move || said.read().0 data-live role="status" title="Live updates of this page">
-            {move || icon(said.read().1)}
-            <span class="word">{move || said.read().2.clone()}</span>
+        <span class=move || if text.read().0.is_empty() { "pill flat" } else { "pill" } data-state=move || text.read().0 data-live role="status" title="Live updates of this page">
+            {move || icon(text.read().1)}
+            <span class="word">{move || text.read().2.clone()}</span>
         </span>
     }
     .into_any()
@@ -405,19 +405,19 @@ mod tests {
 
     #[test]
     fn breadcrumbs_match_the_path() {
-        let said = |path: &str| {
+        let text = |path: &str| {
             crumbs(path).into_iter().map(|(name, _)| name).collect::<Vec<_>>().join(" / ")
         };
-        assert_eq!(said("/"), "Overview");
-        assert_eq!(said("/workers/0123456789ab"), "Workers / 01234567");
-        assert_eq!(said("/deployments"), "Deployments");
-        assert_eq!(said("/deployments/web"), "Deployments / web");
-        assert_eq!(said("/noderoles/0123456789ab"), "Noderoles / 01234567");
-        assert_eq!(said("/noderoles/0123456789ab/data"), "Noderoles / 01234567 / Data");
-        assert_eq!(said("/proposals/17"), "Proposals / 17");
-        assert_eq!(said("/catalog/roles/app"), "Catalog / Roles / app");
-        assert_eq!(said("/settings/people/0123456789ab"), "Settings / People / 01234567");
-        assert_eq!(said("/elsewhere"), "");
+        assert_eq!(text("/"), "Overview");
+        assert_eq!(text("/workers/0123456789ab"), "Workers / 01234567");
+        assert_eq!(text("/deployments"), "Deployments");
+        assert_eq!(text("/deployments/web"), "Deployments / web");
+        assert_eq!(text("/noderoles/0123456789ab"), "Noderoles / 01234567");
+        assert_eq!(text("/noderoles/0123456789ab/data"), "Noderoles / 01234567 / Data");
+        assert_eq!(text("/proposals/17"), "Proposals / 17");
+        assert_eq!(text("/catalog/roles/app"), "Catalog / Roles / app");
+        assert_eq!(text("/settings/people/0123456789ab"), "Settings / People / 01234567");
+        assert_eq!(text("/elsewhere"), "");
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct Address {
     /// A further query parameter of the page, such as `tab=graph`.
     pub fixed: Option<(&'static str, &'static str)>,
     /// The request to the server.
-    pub wish: GraphOptions,
+    pub options: GraphOptions,
     /// The key of the selected vertex.
     pub at: Option<String>,
     /// Whether the table replaces the picture.
@@ -67,7 +67,7 @@ impl Address {
         Self {
             path,
             fixed,
-            wish: GraphOptions {
+            options: GraphOptions {
                 roles,
                 nodes: list("nodes"),
                 focus: query.get("focus").filter(|key| !key.is_empty()),
@@ -120,12 +120,12 @@ impl Address {
     /// The parameters that affect the picture.
     fn query(&self) -> Vec<String> {
         // A comma separates list items and stays readable.
-        let pair = |(word, said): (&str, String)| {
-            format!("{word}={}", addresses::encoded(&said).replace("%2C", ","))
+        let pair = |(word, text): (&str, String)| {
+            format!("{word}={}", addresses::encoded(&text).replace("%2C", ","))
         };
         let color =
             (self.color != ColorBy::State).then(|| ("color", self.color.label().to_owned()));
-        self.wish.query_params().into_iter().chain(color).map(pair).collect()
+        self.options.query_params().into_iter().chain(color).map(pair).collect()
     }
 
     /// Selects a vertex.
@@ -144,14 +144,14 @@ impl Address {
     /// Highlights a part of the graph, or nothing.
     pub fn marked(&self, trail: Option<TrailOptions>) -> Self {
         let mut other = self.clone();
-        other.wish.trail = trail;
-        other.wish.only_trail = false;
+        other.options.trail = trail;
+        other.options.only_trail = false;
         other
     }
 
     /// Starts a path at a vertex, or ends the started path there.
     pub fn with_path_at(&self, key: &str) -> Self {
-        match &self.wish.trail {
+        match &self.options.trail {
             Some(TrailOptions::From(from)) if from != key => {
                 self.marked(Some(TrailOptions::Between(from.clone(), key.to_owned())))
             }
@@ -162,24 +162,24 @@ impl Address {
     /// Shows only the highlighted part, or everything.
     pub fn with_only_highlighted(&self, only: bool) -> Self {
         let mut other = self.clone();
-        other.wish.only_trail = only;
+        other.options.only_trail = only;
         other
     }
 
     /// Limits the view to vertices within this many edges of the focus. `None`: no limit.
     pub fn with_max_distance(&self, steps: Option<u32>) -> Self {
         let mut other = self.clone();
-        other.wish.steps = steps;
+        other.options.steps = steps;
         other
     }
 
     /// Expands or collapses a role.
     pub fn toggled_role(&self, role: &RoleName) -> Self {
         let mut other = self.clone();
-        let before = other.wish.roles.len();
-        other.wish.roles.retain(|expanded| expanded != role);
-        if other.wish.roles.len() == before {
-            other.wish.roles.push(role.clone());
+        let before = other.options.roles.len();
+        other.options.roles.retain(|expanded| expanded != role);
+        if other.options.roles.len() == before {
+            other.options.roles.push(role.clone());
         }
         // The keys of vertices change, so the selected one may no longer exist.
         other.at = None;
@@ -189,10 +189,10 @@ impl Address {
     /// Expands or collapses all roles on a node.
     pub fn toggled_node(&self, node: &str) -> Self {
         let mut other = self.clone();
-        let before = other.wish.nodes.len();
-        other.wish.nodes.retain(|expanded| expanded != node);
-        if other.wish.nodes.len() == before {
-            other.wish.nodes.push(node.to_owned());
+        let before = other.options.nodes.len();
+        other.options.nodes.retain(|expanded| expanded != node);
+        if other.options.nodes.len() == before {
+            other.options.nodes.push(node.to_owned());
         }
         other
     }
@@ -200,25 +200,25 @@ impl Address {
     /// Limits the view to one vertex and its dependencies or dependents.
     pub fn focused(&self, key: &str, way: GraphDirection) -> Self {
         let mut other = self.at(key);
-        other.wish.focus = Some(key.to_owned());
-        other.wish.direction = way;
+        other.options.focus = Some(key.to_owned());
+        other.options.direction = way;
         other
     }
 
     /// Removes all filters and collapses the roles.
     pub fn all(&self) -> Self {
-        Self { wish: self.first(), at: None, ..self.clone() }
+        Self { options: self.first(), at: None, ..self.clone() }
     }
 
     /// Whether the view is the default one.
     pub fn is_first(&self) -> bool {
-        self.wish == self.first()
+        self.options == self.first()
     }
 
     /// The request of the default view. It keeps the target, because another target is another
     /// graph.
     fn first(&self) -> GraphOptions {
-        GraphOptions { blueprint: self.wish.blueprint, ..GraphOptions::default() }
+        GraphOptions { blueprint: self.options.blueprint, ..GraphOptions::default() }
     }
 }
 
@@ -290,7 +290,7 @@ mod tests {
             begun.with_path_at("web:app").with_only_highlighted(true).with_color(ColorBy::Wave);
         assert_eq!(whole.link(), "/graph/web?from=web%3Adns&to=web%3Aapp&only=trail&color=wave");
         assert_eq!(
-            whole.with_path_at("web:run").wish.trail,
+            whole.with_path_at("web:run").options.trail,
             Some(TrailOptions::From("web:run".into())),
             "a third end starts a new path"
         );
@@ -305,7 +305,7 @@ mod tests {
     #[test]
     fn target_is_kept_in_all_links() {
         let then = read("/graph/old?blueprint=3");
-        assert!(then.is_first() && then.wish.blueprint == Some(BlueprintNumber(3)));
+        assert!(then.is_first() && then.options.blueprint == Some(BlueprintNumber(3)));
         let near = then.focused("old:app", GraphDirection::Up);
         assert_eq!(near.link(), "/graph/old?focus=old%3Aapp&direction=up&blueprint=3&at=old%3Aapp");
         assert_eq!(near.file(), "/graph/old/graph.svg?focus=old%3Aapp&direction=up&blueprint=3");

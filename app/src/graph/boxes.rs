@@ -133,9 +133,9 @@ fn one(
         "" => "box".to_owned(),
         mark => format!("box {mark}"),
     };
-    let said = short(&scale.box_text(vertex));
+    let message = short(&scale.box_text(vertex));
     let title = short(&box_title(vertex, with_owner));
-    let label = accessible_name(vertex, &title, &said);
+    let label = accessible_name(vertex, &title, &message);
     view! {
         <g transform=format!("translate({x} {y})")>
         <a
@@ -153,7 +153,7 @@ fn one(
             {members(vertex).map(|members| view! { " " <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text> })}
             {bars(vertex, scale)}
             " "
-            <text class="said" x="12" y="52">{said}</text>
+            <text class="said" x="12" y="52">{message}</text>
         </a>
         </g>
     }
@@ -177,8 +177,8 @@ pub(super) fn members(vertex: &GraphVertex) -> Option<String> {
 
 /// The accessible name of a box. It starts with exactly the visible text, so that the voice command
 /// "click app 1 added" works (WCAG 2.5.3).
-fn accessible_name(vertex: &GraphVertex, title: &str, said: &str) -> String {
-    let shown = [Some(title.to_owned()), members(vertex), Some(said.to_owned())];
+fn accessible_name(vertex: &GraphVertex, title: &str, text: &str) -> String {
+    let shown = [Some(title.to_owned()), members(vertex), Some(text.to_owned())];
     let shown = shown.into_iter().flatten().collect::<Vec<_>>().join(" ");
     let trail = on_trail(vertex).map(|words| format!(", {words}")).unwrap_or_default();
     let whole = format!("{}, {}", named(vertex), super::state_text(vertex));

@@ -82,8 +82,8 @@ impl Scale {
             ColorBy::Wave => wave(vertex),
             ColorBy::Owner => format!("in {}", vertex.deployment),
         };
-        let said = state_text(vertex);
-        if said.is_empty() { word } else { format!("{word} · {said}") }
+        let text = state_text(vertex);
+        if text.is_empty() { word } else { format!("{word} · {text}") }
     }
 
     pub(crate) fn legend(&self) -> Vec<Entry> {
@@ -120,7 +120,7 @@ impl Scale {
     fn names(&self) -> Vec<Entry> {
         let whole =
             if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
-        let (told, others) = self.owners.split_at(whole);
+        let (reported, others) = self.owners.split_at(whole);
         let entry = |name: &String| Entry {
             tone: self.owner_tone(name),
             shape: Icon::Dot,
@@ -131,7 +131,7 @@ impl Scale {
             shape: Icon::Dot,
             words: many(others.len(), "other"),
         });
-        told.iter().map(entry).chain(others).collect()
+        reported.iter().map(entry).chain(others).collect()
     }
 }
 

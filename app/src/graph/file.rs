@@ -153,12 +153,12 @@ fn boxed(
         Some(tone @ ("error" | "proposed" | "warn")) => (ink(tone), "1.5"),
         _ => (FRAME, "1"),
     };
-    let said = scale.box_text(vertex);
+    let text = scale.box_text(vertex);
     let _ = write!(
         out,
         "<g transform=\"translate({x} {y})\"><title>{}</title><rect width=\"{width}\" height=\"{height}\" rx=\"6\" fill=\"{SURFACE}\" \
          stroke=\"{frame}\" stroke-width=\"{thick}\"/><text x=\"12\" y=\"23\" font-weight=\"600\">{}</text>",
-        escaped(&format!("{} in {}: {said}", super::named(vertex), vertex.deployment)),
+        escaped(&format!("{} in {}: {text}", super::named(vertex), vertex.deployment)),
         escaped(&short(&box_title(vertex, with_owner))),
     );
     if let Some(members) = members(vertex) {
@@ -178,7 +178,7 @@ fn boxed(
     let _ = writeln!(
         out,
         "<text x=\"12\" y=\"52\" font-size=\"12\" fill=\"{MUTED}\">{}</text></g>",
-        escaped(&short(&said))
+        escaped(&short(&text))
     );
 }
 

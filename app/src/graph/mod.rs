@@ -217,9 +217,9 @@ pub fn Graph(feed: Feed<GraphView>, address: Memo<Address>) -> impl IntoView {
         held: RwSignal::new(None),
         room: NodeRef::new(),
     };
-    let wish = Memo::new(move |_| address.read().wish.clone());
+    let request = Memo::new(move |_| address.read().options.clone());
     Effect::new(move |last: Option<api::views::graph::GraphOptions>| {
-        let now = wish.get();
+        let now = request.get();
         if last.is_some_and(|last| last != now) {
             feed.now();
         }
@@ -311,16 +311,16 @@ fn About(shown: GraphState) -> impl IntoView {
             false => format!("Unfold its {}", many(vertex.members, "noderole")),
         };
         let is_node = vertex.noderole.as_ref().map(|one| one.fqdn.clone()).map(|fqdn| {
-            let word = if address.wish.nodes.contains(&fqdn) { "Fold this node" } else { "Show everything on this node" };
+            let word = if address.options.nodes.contains(&fqdn) { "Fold this node" } else { "Show everything on this node" };
             view! { <a class="button small" href=address.toggled_node(&fqdn).link() data-noscroll>{word}</a> }
         });
-        let path = match &address.wish.trail {
+        let path = match &address.options.trail {
             Some(TrailOptions::From(from)) if *from != vertex.key => {
                 format!("Show path from {} to here", shown.called(from))
             }
             _ => "Start path here".to_owned(),
         };
-        let started = address.wish.trail == Some(TrailOptions::From(vertex.key.clone()));
+        let started = address.options.trail == Some(TrailOptions::From(vertex.key.clone()));
         let path = (!started).then(|| {
             view! { <a class="button small" href=address.with_path_at(&vertex.key).link() data-noscroll>{path}</a> }
         });

@@ -57,11 +57,11 @@ fn choice(link: String, is_here: bool, word: impl Into<String>) -> impl IntoView
 }
 
 fn focus(address: &Address) -> Option<impl IntoView + use<>> {
-    let key = address.wish.focus.clone()?;
+    let key = address.options.focus.clone()?;
     let way = |(way, word): (GraphDirection, &'static str)| {
         let mut other = address.focused(&key, way);
         other.at.clone_from(&address.at);
-        choice(other.link(), address.wish.direction == way, word)
+        choice(other.link(), address.options.direction == way, word)
     };
     let ways = [
         (GraphDirection::Both, "Both"),
@@ -71,7 +71,7 @@ fn focus(address: &Address) -> Option<impl IntoView + use<>> {
     .map(way);
     let steps = |steps: Option<u32>| {
         let word = steps.map_or_else(|| "All".to_owned(), |steps| steps.to_string());
-        choice(address.with_max_distance(steps).link(), address.wish.steps == steps, word)
+        choice(address.with_max_distance(steps).link(), address.options.steps == steps, word)
     };
     let steps = DISTANCES.map(Some).into_iter().chain([None]).map(steps).collect_view();
     Some(view! {
@@ -113,9 +113,9 @@ fn legend(shown: GraphState) -> impl IntoView + use<> {
 
 fn longest(address: &Address) -> impl IntoView + use<> {
     let one = |(length, word): (Length, &'static str)| {
-        let wish = TrailOptions::Longest(length);
-        let is_here = address.wish.trail.as_ref() == Some(&wish);
-        choice(address.marked((!is_here).then_some(wish)).link(), is_here, word)
+        let request = TrailOptions::Longest(length);
+        let is_here = address.options.trail.as_ref() == Some(&request);
+        choice(address.marked((!is_here).then_some(request)).link(), is_here, word)
     };
     view! {
         <span class="buttons" role="group" aria-label="Highlight the longest path">
@@ -128,8 +128,8 @@ fn longest(address: &Address) -> impl IntoView + use<> {
 /// The highlighted part, or the next step to choose one.
 fn trail(shown: GraphState) -> Option<impl IntoView + use<>> {
     let address = shown.address.read();
-    let wish = address.wish.trail.clone()?;
-    let said = match (&wish, &shown.view.read().trail) {
+    let request = address.options.trail.clone()?;
+    let text = match (&request, &shown.view.read().trail) {
         (TrailOptions::From(from), _) => {
             format!(
                 "The path starts at {}. Select the box where it ends, then press P.",
@@ -140,13 +140,13 @@ fn trail(shown: GraphState) -> Option<impl IntoView + use<>> {
         (_, None) => "Searching for the path".to_owned(),
     };
     let only = shown.view.read().trail.as_ref().is_some_and(|trail| trail.noderoles > 0).then(|| {
-        let now = address.wish.only_trail;
+        let now = address.options.only_trail;
         let word = if now { "Show all" } else { "Show only the path" };
         view! { <a class="button small" href=address.with_only_highlighted(!now).link() data-noscroll>{word}</a> }
     });
     Some(view! {
         <div class="graph-tools trail">
-            <span role="status">{said}</span>
+            <span role="status">{text}</span>
             <span class="grow"></span>
             {only}
             <a class="button small" href=address.marked(None).link() data-noscroll>"Clear highlight"</a>
@@ -174,7 +174,7 @@ fn Find(shown: GraphState) -> impl IntoView {
     let turn = StoredValue::new(0_usize);
     let navigate = use_navigate();
     let found = Memo::new(move |_| shown.found());
-    let said = move || match found.get() {
+    let text = move || match found.get() {
         None => String::new(),
         Some(found) if found.is_empty() => {
             "No match in this view. Press Enter to unfold the node with this name.".to_owned()
@@ -187,7 +187,7 @@ fn Find(shown: GraphState) -> impl IntoView {
         let options = leptos_router::NavigateOptions { scroll: false, ..Default::default() };
         if found.is_empty() {
             let node = shown.find.get_untracked().trim().to_lowercase();
-            if !address.wish.nodes.contains(&node) {
+            if !address.options.nodes.contains(&node) {
                 navigate(&address.toggled_node(&node).link(), options);
             }
             return;
@@ -220,7 +220,7 @@ fn Find(shown: GraphState) -> impl IntoView {
                     shown.find.set(event_target_value(&event));
                 }
             />
-            <small class="muted" role="status">{move || said()}</small>
+            <small class="muted" role="status">{move || text()}</small>
         </form>
     }
     .into_any()

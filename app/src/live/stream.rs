@@ -310,7 +310,7 @@ impl ConnectionHandler for Shared {
             stream.record_contact();
             match place {
                 Some(place) if event == Event::Reset => stream.tabs.restart(place),
-                Some(place) => stream.tabs.told(place),
+                Some(place) => stream.tabs.advance(place),
                 None => {}
             }
             stream.say(&TabMessage::News { place, event: event.clone() });
@@ -323,8 +323,8 @@ impl ConnectionHandler for Shared {
         self.try_update_value(|stream| {
             stream.record_contact();
             if let Some(place) = place {
-                stream.tabs.told(place);
-                stream.page.told(place);
+                stream.tabs.advance(place);
+                stream.page.advance(place);
             }
             stream.say(&TabMessage::Beat { place });
         });
@@ -355,7 +355,7 @@ fn receive(shared: Shared, place: Option<JournalPosition>, event: Event) {
             if placed && stream.page.has_passed(place) {
                 return false;
             }
-            stream.page.told(place);
+            stream.page.advance(place);
         }
         if stream.waiting.len() >= MAX_QUEUED_EVENTS {
             stream.waiting = vec![Event::Reset];
@@ -412,7 +412,7 @@ fn heard(shared: Shared, word: TabMessage) {
         TabMessage::Beat { place } => {
             follow(shared, |stream| {
                 if let Some(place) = place.filter(|_| !stream.pending) {
-                    stream.page.told(place);
+                    stream.page.advance(place);
                 }
                 stream.say(&TabMessage::Alive { tab: stream.tab.clone() });
             });

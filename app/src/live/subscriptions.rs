@@ -124,7 +124,7 @@ impl<K: Ord> Subscriptions<K> {
     }
 
     /// Advances to a position up to which all events were received.
-    pub(super) fn told(&mut self, place: JournalPosition) {
+    pub(super) fn advance(&mut self, place: JournalPosition) {
         self.last = self.last.max(Some(place));
     }
 }
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(wants.lacking(None), Some((both.clone(), (10, 0))));
         assert_eq!(wants.lacking(Some(&both)), None);
         wants.leave(&2);
-        wants.told((30, 4));
+        wants.advance((30, 4));
         assert_eq!(
             wants.lacking(Some(&both)),
             Some((topics(&[Topic::Nodes]), (30, 4))),
@@ -164,14 +164,14 @@ mod tests {
         wants.join(1, [Topic::Nodes], (10, 0));
         let open = topics(&[Topic::Nodes]);
         wants.lacking(None);
-        wants.told((30, 1));
+        wants.advance((30, 1));
         wants.join(2, [Topic::Nodes], (30, 1));
         assert_eq!(wants.lacking(Some(&open)), None, "no new events");
         wants.join(3, [Topic::Nodes], (30, 0));
         assert_eq!(wants.lacking(Some(&open)), Some((open.clone(), (30, 0))));
         assert!(!wants.has_passed((30, 1)), "repeated for new subscribers");
-        wants.told((30, 1));
-        wants.told((29, 1));
+        wants.advance((30, 1));
+        wants.advance((29, 1));
         assert!(wants.has_passed((30, 0)) && !wants.has_passed((30, 1)));
     }
 
@@ -180,7 +180,7 @@ mod tests {
         let mut wants = Subscriptions::default();
         wants.join(1, [Topic::Nodes], (10, 0));
         wants.lacking(None);
-        wants.told((12, 3));
+        wants.advance((12, 3));
         assert_eq!(wants.lacking(None).map(|(_, begin)| begin), Some((12, 3)));
     }
 

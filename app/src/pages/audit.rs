@@ -113,10 +113,10 @@ impl ListPage for Entries {
 
     /// The API takes times in milliseconds.
     fn api_param(self, listed: &ListAddress<AuditSort>, word: &str) -> Option<String> {
-        let said = listed.param(word);
+        let text = listed.param(word);
         match word {
-            "since" | "until" => moment_of(&said).map(|at| at.to_string()),
-            _ => Some(said),
+            "since" | "until" => moment_of(&text).map(|at| at.to_string()),
+            _ => Some(text),
         }
     }
 
@@ -281,7 +281,7 @@ fn chain_result(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView 
             format!("The chain is valid up to its end at entry {}", found.end),
         ),
     };
-    let said = match broken {
+    let text = match broken {
         Some(broken) => format!(
             "The chain is valid up to entry {far}. The check failed: {broken}. Stored entries were changed. Compare them with an export or a backup."
         ),
@@ -302,7 +302,7 @@ fn chain_result(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView 
             {icon(shape)}
             <div>
                 <b>{title}</b>
-                <p>{said}</p>
+                <p>{text}</p>
                 {unsealed}
             </div>
             <div class="buttons">{go_on}</div>
@@ -312,9 +312,9 @@ fn chain_result(found: &ChainView, Check { list, link, .. }: &Check) -> AnyView 
 }
 
 #[server(name = ReadAudit, prefix = "/call", endpoint = "audit", input = AsJson, output = AsJson)]
-pub async fn audit(wanted: AuditQuery) -> ServerResult<AuditPage> {
+pub async fn audit(query: AuditQuery) -> ServerResult<AuditPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.audit(&actor, &wanted).await).await
+    answer(request.control.audit(&actor, &query).await).await
 }
 
 /// Verifies a part of the audit's hash chain.

@@ -182,10 +182,10 @@ fn Line(
         if here.order().unwrap_or_default().descending { "newest first" } else { "oldest first" };
     let removed_in = page.read_untracked().removed_in;
     let fate = removed_in.zip(of.clone()).map(|(target, name)| {
-        let said = format!(
+        let text = format!(
             "Blueprint {target} removed deployment {name}. You can still compare earlier blueprints and open their graphs."
         );
-        view! { <p class="inside">{said}</p> }
+        view! { <p class="inside">{text}</p> }
     });
     let can_restore = removed_in.is_none();
     let table = move || {

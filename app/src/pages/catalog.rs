@@ -248,9 +248,9 @@ fn ImportDialog(handle: DialogHandle, imported: Callback<()>) -> impl IntoView {
 }
 
 #[server(name = ReadCatalog, prefix = "/call", endpoint = "catalog", input = AsJson, output = AsJson)]
-pub async fn catalog(wanted: BarclampsQuery) -> ServerResult<CatalogPage> {
+pub async fn catalog(query: BarclampsQuery) -> ServerResult<CatalogPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.find_barclamps(&actor, &wanted).await).await
+    answer(request.control.find_barclamps(&actor, &query).await).await
 }
 
 #[server(name = ImportBarclamp, prefix = "/call", endpoint = "import", output = AsJson)]

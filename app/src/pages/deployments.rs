@@ -205,7 +205,7 @@ fn deep(depth: u32) -> Option<impl IntoView> {
 }
 
 #[server(name = ReadDeployments, prefix = "/call", endpoint = "deployments", input = AsJson, output = AsJson)]
-pub async fn deployments(wanted: DeploymentsQuery) -> ServerResult<DeploymentPage> {
+pub async fn deployments(query: DeploymentsQuery) -> ServerResult<DeploymentPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.find_deployments(&actor, &wanted).await).await
+    answer(request.control.find_deployments(&actor, &query).await).await
 }

@@ -26,9 +26,11 @@ use crate::request::{answer, signed_in};
 pub fn ClusterGraphPage() -> impl IntoView {
     let query = use_query_map();
     let address = Memo::new(move |_| Address::of(addresses::GRAPH.to_owned(), None, &query.read()));
-    let target = Memo::new(move |_| address.read().wish.blueprint);
-    let graph =
-        Resource::new(move || target.get(), move |_| cluster_graph(address.get_untracked().wish));
+    let target = Memo::new(move |_| address.read().options.blueprint);
+    let graph = Resource::new(
+        move || target.get(),
+        move |_| cluster_graph(address.get_untracked().options),
+    );
     load(graph, move |first| view! { <Loaded first address/> })
 }
 
@@ -54,12 +56,12 @@ pub fn GraphPage() -> impl IntoView {
         Memo::new(move |_| Address::of(addresses::graph_of(&name.get()), None, &query.read()));
     // The page loads once per deployment and target. Other options of the same graph are fetched in
     // place.
-    let target = Memo::new(move |_| address.read().wish.blueprint);
+    let target = Memo::new(move |_| address.read().options.blueprint);
     let graph = Resource::new(
         move || (name.get(), target.get()),
         move |(name, _)| {
-            let wish = address.get_untracked().wish;
-            graph(name, wish)
+            let request = address.get_untracked().options;
+            graph(name, request)
         },
     );
     load_one(
@@ -80,11 +82,11 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
     };
     let fetched = name.clone();
     let feed = Feed::new(first, move || {
-        let (fetched, wish) = (fetched.clone(), address.get_untracked().wish);
+        let (fetched, request) = (fetched.clone(), address.get_untracked().options);
         async move {
             match fetched {
-                Some(name) => graph(name.to_string(), wish).await,
-                None => cluster_graph(wish).await,
+                Some(name) => graph(name.to_string(), request).await,
+                None => cluster_graph(request).await,
             }
         }
     });
@@ -110,10 +112,10 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
         </div>
         <Graph feed address/>
         <EquivalentCommands of=move |_: FormValues| {
-            let wish = &address.read().wish;
+            let request = &address.read().options;
             vec![match &name {
-                Some(name) => api::calls::graph(name, wish),
-                None => api::calls::cluster_graph(wish),
+                Some(name) => api::calls::graph(name, request),
+                None => api::calls::cluster_graph(request),
             }]
         }/>
     }
@@ -121,13 +123,13 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
 }
 
 #[server(name = ReadClusterGraph, prefix = "/call", endpoint = "cluster_graph", input = AsJson, output = AsJson)]
-pub async fn cluster_graph(wish: GraphOptions) -> ServerResult<GraphView> {
+pub async fn cluster_graph(body: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.cluster_graph(&actor, &wish, MissingVertex::Note).await).await
+    answer(request.control.cluster_graph(&actor, &body, MissingVertex::Note).await).await
 }
 
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
-pub async fn graph(deployment: String, wish: GraphOptions) -> ServerResult<GraphView> {
+pub async fn graph(deployment: String, body: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.graph(&actor, &deployment, &wish, MissingVertex::Note).await).await
+    answer(request.control.graph(&actor, &deployment, &body, MissingVertex::Note).await).await
 }

@@ -133,15 +133,15 @@ fn some(mut lines: Vec<AnyView>, none: &'static str) -> AnyView {
     }
     let rest = lines.split_off(lines.len().min(FIRST));
     let more = (!rest.is_empty()).then(|| {
-        let said = format!("{} more", rest.len());
-        view! { <details><summary>{said}</summary><ul class="lines">{rest}</ul></details> }
+        let text = format!("{} more", rest.len());
+        view! { <details><summary>{text}</summary><ul class="lines">{rest}</ul></details> }
     });
     view! { <div><ul class="lines">{lines}</ul> {more}</div> }.into_any()
 }
 
 /// A page of the import history.
 #[server(name = ReadImports, prefix = "/call", endpoint = "imports", input = AsJson, output = AsJson)]
-pub async fn imports(wanted: ImportsQuery) -> ServerResult<ImportPage> {
+pub async fn imports(query: ImportsQuery) -> ServerResult<ImportPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.imports(&actor, &wanted).await).await
+    answer(request.control.imports(&actor, &query).await).await
 }

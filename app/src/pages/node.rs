@@ -173,8 +173,8 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
             .map(|id| view! { <dt>"Boot ID"</dt> <dd><code>{id}</code></dd> })
     };
     let bootenv = move || {
-        let said = node.read().status.bootenv.clone();
-        said.map(|said| view! { <dt>"Boot environment"</dt> <dd>{said} " " <small class="muted">"reported by the node"</small></dd> })
+        let text = node.read().status.bootenv.clone();
+        text.map(|text| view! { <dt>"Boot environment"</dt> <dd>{text} " " <small class="muted">"reported by the node"</small></dd> })
     };
     let added =
         node.with_untracked(|node| (actor_name(node.added_by.as_deref()).to_owned(), node.added));
@@ -536,8 +536,8 @@ fn connection_fields(now: &NodeView) -> impl IntoView + use<> {
 
 /// Each address that a health check tried, with its result, and further output.
 fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
-    let line = |address: String, said: String| {
-        view! { <div><code>{address}</code> " " <small class="why">{said}</small></div> }
+    let line = |address: String, text: String| {
+        view! { <div><code>{address}</code> " " <small class="why">{text}</small></div> }
     };
     // A check that found no address to try has only a message.
     if look.tried.is_empty() {
@@ -545,9 +545,9 @@ fn check_details(look: &HealthCheckView) -> impl IntoView + use<> {
     }
     let several = look.tried.len() > 1;
     let tried = look.tried.iter().map(|tried| {
-        let said =
+        let text =
             if tried.reached && several { "reached".to_owned() } else { tried.error.clone() };
-        line(tried.address.clone(), said)
+        line(tried.address.clone(), text)
     });
     let entered = look.tried.iter().any(|tried| tried.reached);
     let beyond = (entered && !look.message.is_empty())
@@ -615,18 +615,19 @@ fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
 fn Facts(feed: Feed<NodeView>) -> impl IntoView {
     let node = feed.value();
     let facts = Memo::new(move |_| node.read().facts.clone());
-    let of = |said: NodeFacts| {
-        let who = match said.source.strip_prefix("role ") {
+    let of = |stored: NodeFacts| {
+        let who = match stored.source.strip_prefix("role ") {
             Some(role) => format!("reported by role {role}"),
             None => "reported by the node".into(),
         };
-        let run = said.run.map(|run| view! { ", " <a href=addresses::run(run)>"run " {run.0}</a> });
+        let run =
+            stored.run.map(|run| view! { ", " <a href=addresses::run(run)>"run " {run.0}</a> });
         view! {
             <details class="fold" open>
-                <summary>{icon(Icon::Right)} {who} <span class="muted"><Moment at=said.at/></span></summary>
+                <summary>{icon(Icon::Right)} {who} <span class="muted"><Moment at=stored.at/></span></summary>
                 <div class="inside">
-                    <p class="muted">{source_label(&said.source)} {run}</p>
-                    <DataView value=said.facts/>
+                    <p class="muted">{source_label(&stored.source)} {run}</p>
+                    <DataView value=stored.facts/>
                 </div>
             </details>
         }
@@ -741,7 +742,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
     let id = node.read_untracked().id;
     let revoke = ServerAction::<RevokeNodeToken>::new();
     on_success(revoke, move |()| feed.now());
-    let said = |report: ReportView| {
+    let message = |report: ReportView| {
         let text = (!report.value.is_empty()).then(|| view! { <code>{report.value}</code> });
         view! { <li><b>{report_label(&report.kind)}</b> " " {text} " " <span class="muted"><Moment at=report.at/> ", " {report.token} " " {report.address}</span></li> }
     };
@@ -750,7 +751,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
             <header><h2>"Reports and tokens"</h2></header>
             <div class="inside">
                 <p class="muted">"With a token of its own, the machine can report its start-up, shutdown, boot environment and facts. Workers verify a reported start-up or shutdown with a health check."</p>
-                <ul class="plain">{move || reports.get().into_iter().map(said).collect_view()}</ul>
+                <ul class="plain">{move || reports.get().into_iter().map(message).collect_view()}</ul>
                 {move || reports.read().is_empty().then(|| view! { <p class="muted">"No reports yet."</p> })}
                 <h3>"Tokens"</h3>
                 {move || tokens.read().is_empty().then(|| view! { <p class="muted">"No tokens yet."</p> })}

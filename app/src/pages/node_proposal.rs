@@ -77,7 +77,7 @@ struct Draft {
     /// The content of the dialog.
     about: RwSignal<Option<About>>,
     dialog: DialogHandle,
-    said: RwSignal<String>,
+    announcement: RwSignal<String>,
     discard: ServerAction<Discard>,
     /// Whether it was discarded here.
     gone: RwSignal<bool>,
@@ -119,7 +119,7 @@ impl Draft {
                     edits::server_functions::edit(id, version, put.edits.clone()),
                     move |_| {
                         put.tell();
-                        self.said.try_set(put.done);
+                        self.announcement.try_set(put.done);
                         self.feed.now();
                     },
                 );
@@ -153,7 +153,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
         problem: RwSignal::new(None),
         about: RwSignal::new(None),
         dialog: DialogHandle::new(),
-        said: RwSignal::new(String::new()),
+        announcement: RwSignal::new(String::new()),
         discard: ServerAction::new(),
         gone: RwSignal::new(false),
     };
@@ -211,7 +211,7 @@ fn Loaded(first: NodeProposal) -> impl IntoView {
             </div>
         </div>
         <EditDialog draft/>
-        <div class="unseen" role="status" aria-live="polite">{move || draft.said.get()}</div>
+        <div class="unseen" role="status" aria-live="polite">{move || draft.announcement.get()}</div>
     }
     .into_any()
 }
@@ -343,14 +343,14 @@ fn Bind(draft: Draft) -> impl IntoView {
             }))
         })
     };
-    let wish = EditForm::new(draft.pen(), move || of().into_iter().collect());
+    let request = EditForm::new(draft.pen(), move || of().into_iter().collect());
     let bind = move |event: leptos::ev::SubmitEvent| {
         event.prevent_default();
         let role = view.with_untracked(|view| {
             view.choices.get(place.get_untracked()).map(|choice| choice.role.clone())
         });
         if let Some(role) = role {
-            wish.put(
+            request.put(
                 format!("The proposal binds role {role}."),
                 Callback::new(move |()| place.set(0)),
             );
@@ -380,8 +380,8 @@ fn Bind(draft: Draft) -> impl IntoView {
                     </select>
                     <span class="hint">"Gantry also adds the roles that this role requires. No other node changes."</span>
                 </div>
-                <Outcome of=wish/>
-                <button class="button" type="submit" disabled=move || nothing() || draft.is_off() || !wish.is_ready() aria-describedby="why-not-edit">
+                <Outcome of=request/>
+                <button class="button" type="submit" disabled=move || nothing() || draft.is_off() || !request.is_ready() aria-describedby="why-not-edit">
                     {icon(Icon::Plus)}
                     "Bind role"
                 </button>

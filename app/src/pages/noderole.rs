@@ -355,7 +355,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
         Memo::new(move |_| noderole.read().may_edit.draft().is_some_and(|draft| draft.rerun));
     // No previews while the section is collapsed.
     let is_open = RwSignal::new(false);
-    let (pen, said) = edit_context(feed, edited);
+    let (pen, text) = edit_context(feed, edited);
     let (node, key) = (now.node, NoderoleKey::first(now.role.clone()));
     let name = format!("{} on {}", now.role, now.fqdn.split('.').next().unwrap_or(&now.fqdn));
     let (of_data, of_again, of_unbind) = (key.clone(), key.clone(), key);
@@ -380,10 +380,10 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
         if is_open.get() { vec![edit] } else { Vec::new() }
     });
     let done = StoredValue::new(name);
-    let put = move |wish: EditForm, what: fn(&str) -> String, taken: Callback<()>| {
+    let put = move |request: EditForm, what: fn(&str) -> String, taken: Callback<()>| {
         move |event: leptos::ev::SubmitEvent| {
             event.prevent_default();
-            wish.put(done.with_value(|name| what(name)), taken);
+            request.put(done.with_value(|name| what(name)), taken);
         }
     };
     let (nothing, clear) =
@@ -418,7 +418,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
                     <div class="buttons"><SubmitButton of=unbind grave=true/></div>
                 </form>
             </div>
-            <div class="unseen" role="status" aria-live="polite">{move || said.get()}</div>
+            <div class="unseen" role="status" aria-live="polite">{move || text.get()}</div>
         </details>
     }
     .into_any()
@@ -436,7 +436,7 @@ fn is_shown(event: &leptos::ev::Event) -> bool {
 /// edit.
 fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext, RwSignal<String>) {
     let noderole = feed.value();
-    let (busy, said) = (RwSignal::new(false), RwSignal::new(String::new()));
+    let (busy, text) = (RwSignal::new(false), RwSignal::new(String::new()));
     let open =
         move || noderole.read().may_edit.draft().map(|draft| (draft.proposal, draft.version));
     let put = move |put: Put| {
@@ -449,7 +449,7 @@ fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext,
             edits::server_functions::edit(proposal, version, put.edits.clone()),
             move |_| {
                 put.tell();
-                said.try_set(put.done);
+                text.try_set(put.done);
                 feed.now();
                 edited.run(());
             },
@@ -463,7 +463,7 @@ fn edit_context(feed: Feed<NoderoleView>, edited: Callback<()>) -> (EditContext,
             busy: busy.into(),
             put: Callback::new(put),
         },
-        said,
+        text,
     )
 }
 

@@ -145,20 +145,20 @@ fn in_progress(overview: &Overview) -> Vec<String> {
 /// The overall state, as shape, color and words.
 #[component]
 fn Verdict(overview: Memo<Overview>) -> impl IntoView {
-    let said = Memo::new(move |_| problems(&overview.read()));
+    let text = Memo::new(move |_| problems(&overview.read()));
     let is_bad = move || {
         let overview = overview.read();
         overview.steps.error > 0 || overview.nodes.dead > 0 || overview.workers.capacity == 0
     };
     let moving = Memo::new(move |_| in_progress(&overview.read()));
-    let look = move || match (said.read().is_empty(), is_bad(), moving.read().is_empty()) {
+    let look = move || match (text.read().is_empty(), is_bad(), moving.read().is_empty()) {
         (true, _, true) => ("active", Icon::Active),
         (true, _, false) => ("transition", Icon::Transition),
         (false, true, _) => ("error", Icon::Error),
         (false, false, _) => ("warn", Icon::Warn),
     };
     let words = move || {
-        let all: Vec<String> = said.read().iter().chain(moving.read().iter()).cloned().collect();
+        let all: Vec<String> = text.read().iter().chain(moving.read().iter()).cloned().collect();
         if all.is_empty() { "no problems".to_owned() } else { all.join(", ") }
     };
     view! { <span class="pill wraps" data-state=move || look().0>{move || icon(look().1)} {words}</span> }.into_any()
@@ -426,14 +426,14 @@ mod tests {
         ill.steps.error = 1;
         ill.nodes.dead = 2;
         ill.deployments.on_hold = 1;
-        let said = [
+        let text = [
             "execution is off",
             "no worker is alive",
             "1 step failed",
             "2 nodes are dead",
             "1 deployment is on hold",
         ];
-        assert_eq!(problems(&ill), said);
+        assert_eq!(problems(&ill), text);
         let draining = Overview { workers: WorkerTally { alive: 1, capacity: 0 }, ..calm() };
         assert_eq!(problems(&draining), ["all workers are draining"]);
     }

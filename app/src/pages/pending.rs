@@ -40,15 +40,18 @@ fn listed(query: &ParamsMap) -> ListAddress<PendingSort> {
 }
 
 /// The address of a filtered list.
-fn address(wanted: &PendingQuery) -> String {
-    let pairs =
-        [("deployment", &wanted.deployment), ("node", &wanted.node), ("reason", &wanted.reason)];
+fn address(parameters: &PendingQuery) -> String {
+    let pairs = [
+        ("deployment", &parameters.deployment),
+        ("node", &parameters.node),
+        ("reason", &parameters.reason),
+    ];
     let given = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     let mut query: Vec<String> =
         given.map(|(key, value)| format!("{key}={}", addresses::encoded(value))).collect();
-    query.extend((!wanted.sort.is_usual()).then(|| format!("{SORT}={}", wanted.sort)));
+    query.extend((!parameters.sort.is_usual()).then(|| format!("{SORT}={}", parameters.sort)));
     query.extend(
-        wanted
+        parameters
             .after
             .as_ref()
             .map(|after| format!("{CURSOR_PARAM}={}", addresses::encoded(after.as_str()))),
@@ -119,7 +122,7 @@ pub fn Pending() -> impl IntoView {
         {filters(listed, SORTS, fields)}
         {load_with_error(
             waiting,
-            move |(wanted, first)| view! { <Found first wanted listed/> },
+            move |(query, first)| view! { <Found first query listed/> },
             move |problem| problem_in_page(problem, correction_links(&asked.read_untracked())),
         )}
         <ListCommands of=api::calls::List::Pending/>
@@ -146,15 +149,15 @@ fn correction_links((wanted, after, invalid): &ParsedAddress) -> AnyView {
 #[component]
 fn Found(
     first: PendingPage,
-    wanted: PendingQuery,
+    query: PendingQuery,
     listed: Memo<ListAddress<PendingSort>>,
 ) -> impl IntoView {
-    let asked = wanted.clone();
+    let asked = query.clone();
     let feed = Feed::new(first, move || pending(asked.clone()));
     use_live()
         .hear(vec![Topic::Runs, Topic::Nodes, Topic::Blueprints], NOW, move |_| feed.eventually());
     let page = feed.value();
-    let of = StoredValue::new(wanted.clone());
+    let of = StoredValue::new(query.clone());
     let shown = Memo::new(move |_| {
         let page = page.read();
         page.groups
@@ -168,10 +171,10 @@ fn Found(
     let groups =
         rows(shown.into(), |group| group.reason.as_str(), move |group| one(group, of, listed));
     let reasons = {
-        let wanted = wanted.clone();
-        move || reasons(&page.read().groups, &wanted)
+        let query = query.clone();
+        move || reasons(&page.read().groups, &query)
     };
-    let pager = move || pager(page.read().next.as_ref(), &wanted);
+    let pager = move || pager(page.read().next.as_ref(), &query);
     view! {
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <nav class="filters" aria-label="Pending reasons">{reasons}</nav>
@@ -190,11 +193,11 @@ fn number(group: &PendingGroup) -> String {
 }
 
 /// All reasons with their counts, as links.
-fn reasons(all: &[PendingGroup], wanted: &PendingQuery) -> impl IntoView + use<> {
+fn reasons(all: &[PendingGroup], query: &PendingQuery) -> impl IntoView + use<> {
     let link = |reason: &str, words: String, count: String| {
-        let is_here = (wanted.reason == reason).then_some("true");
+        let is_here = (query.reason == reason).then_some("true");
         let address =
-            address(&PendingQuery { reason: reason.to_owned(), after: None, ..wanted.clone() });
+            address(&PendingQuery { reason: reason.to_owned(), after: None, ..query.clone() });
         view! {
             <a class="button small" class:quiet=is_here.is_none() href=address aria-current=is_here>
                 {words} " " <span class="num">{count}</span>
@@ -205,12 +208,12 @@ fn reasons(all: &[PendingGroup], wanted: &PendingQuery) -> impl IntoView + use<>
         .iter()
         .map(|group| link(group.reason.as_str(), group.heading.clone(), number(group)))
         .collect();
-    (!links.is_empty() || !wanted.reason.is_empty())
+    (!links.is_empty() || !query.reason.is_empty())
         .then(|| (link("", "all".to_owned(), String::new()), links))
 }
 
-fn nothing(wanted: &PendingQuery) -> impl IntoView + use<> {
-    let is_all = *wanted == PendingQuery { sort: wanted.sort, ..PendingQuery::default() };
+fn nothing(query: &PendingQuery) -> impl IntoView + use<> {
+    let is_all = *query == PendingQuery { sort: query.sort, ..PendingQuery::default() };
     let title = if is_all { "No pending steps" } else { "No pending steps match" };
     view! {
         <div class="card">
@@ -326,19 +329,19 @@ fn unblock_text(by: &Resolver) -> AnyView {
     }
 }
 
-fn pager(next: Option<&Cursor>, wanted: &PendingQuery) -> impl IntoView + use<> {
+fn pager(next: Option<&Cursor>, query: &PendingQuery) -> impl IntoView + use<> {
     let later =
-        next.map(|next| address(&PendingQuery { after: Some(next.clone()), ..wanted.clone() }));
+        next.map(|next| address(&PendingQuery { after: Some(next.clone()), ..query.clone() }));
     let first =
-        wanted.after.as_ref().map(|_| address(&PendingQuery { after: None, ..wanted.clone() }));
-    let to_first = if wanted.sort.descending { "Shortest pending" } else { "Longest pending" };
+        query.after.as_ref().map(|_| address(&PendingQuery { after: None, ..query.clone() }));
+    let to_first = if query.sort.descending { "Shortest pending" } else { "Longest pending" };
     page_links(first, later, (to_first, "Next"))
 }
 
 #[server(name = ReadPending, prefix = "/call", endpoint = "pending", input = AsJson, output = AsJson)]
-pub async fn pending(wanted: PendingQuery) -> ServerResult<PendingPage> {
+pub async fn pending(query: PendingQuery) -> ServerResult<PendingPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.pending(&actor, &wanted).await).await
+    answer(request.control.pending(&actor, &query).await).await
 }
 
 #[cfg(test)]

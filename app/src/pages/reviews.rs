@@ -178,7 +178,7 @@ impl ListPage for Changes {
     fn read(self, query: &ParamsMap) -> ListAddress<ReviewSort> {
         let word = |name: &str| query.get(name).unwrap_or_default();
         let usual = |name: &str, usual: &str| {
-            Some(word(name)).filter(|said| said != usual).unwrap_or_default()
+            Some(word(name)).filter(|text| text != usual).unwrap_or_default()
         };
         let listed = ListAddress::read(self.path(), query, Self::CURSOR_PARAM)
             .with_list(STATE, &usual(STATE, ReviewStateFilter::Open.as_str()))
@@ -381,7 +381,7 @@ fn nothing(listed: &ListAddress<ReviewSort>, has_next: bool) -> AnyView {
 }
 
 fn empty_state(of: ListContent) -> AnyView {
-    let (title, said) = match of {
+    let (title, text) = match of {
         ListContent::Reviews(ReviewStateFilter::Open) => (
             "No open reviews",
             "Propose changes on a deployment's board and submit them. They wait here for another person's approval.",
@@ -403,7 +403,7 @@ fn empty_state(of: ListContent) -> AnyView {
     };
     view! {
         <Empty icon=Icon::Review title=title>
-            <p>{said}</p>
+            <p>{text}</p>
             <a class="button" href=addresses::DEPLOYMENTS>"Open deployments"</a>
         </Empty>
     }
@@ -494,15 +494,15 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
 }
 
 #[server(name = ReadReviews, prefix = "/call", endpoint = "reviews", input = AsJson, output = AsJson)]
-pub async fn reviews(wanted: ReviewsQuery) -> ServerResult<ReviewPage> {
+pub async fn reviews(query: ReviewsQuery) -> ServerResult<ReviewPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.reviews(&actor, &wanted).await).await
+    answer(request.control.reviews(&actor, &query).await).await
 }
 
 #[server(name = ReadProposals, prefix = "/call", endpoint = "proposals", input = AsJson, output = AsJson)]
-pub async fn proposals(wanted: ProposalsQuery) -> ServerResult<ProposalPage> {
+pub async fn proposals(query: ProposalsQuery) -> ServerResult<ProposalPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.proposals(&actor, &wanted).await).await
+    answer(request.control.proposals(&actor, &query).await).await
 }
 
 #[cfg(test)]

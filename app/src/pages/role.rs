@@ -99,8 +99,8 @@ fn RoleContent(view: RoleView) -> impl IntoView {
 }
 
 /// A labelled value. Renders nothing without a value.
-fn fact(word: &'static str, said: Option<AnyView>) -> AnyView {
-    said.map(|said| view! { <dt>{word}</dt> <dd>{said}</dd> }).into_any()
+fn fact(word: &'static str, text: Option<AnyView>) -> AnyView {
+    text.map(|text| view! { <dt>{word}</dt> <dd>{text}</dd> }).into_any()
 }
 
 fn links(names: Vec<RoleName>) -> AnyView {
@@ -115,19 +115,19 @@ fn resolved_names<N: std::fmt::Display + 'static>(all: Vec<ResolvedName<N>>) -> 
         return None;
     }
     let one = |one: ResolvedName<N>| {
-        let said = one.name.to_string();
+        let text = one.name.to_string();
         match one.by.as_slice() {
-            [] => view! { <li>{said} " " <span class="muted">"(not in the catalog)"</span></li> }
+            [] => view! { <li>{text} " " <span class="muted">"(not in the catalog)"</span></li> }
                 .into_any(),
-            [only] if only.as_str() == said => {
-                view! { <li><a href=addresses::role(only)>{said}</a></li> }.into_any()
+            [only] if only.as_str() == text => {
+                view! { <li><a href=addresses::role(only)>{text}</a></li> }.into_any()
             }
             by => {
                 let by = by
                     .iter()
                     .map(|name| view! { <a href=addresses::role(name)>{name.to_string()}</a> " " });
                 let by = by.collect_view();
-                view! { <li>{said} " " <span class="muted">"provided by "</span> {by}</li> }
+                view! { <li>{text} " " <span class="muted">"provided by "</span> {by}</li> }
                     .into_any()
             }
         }
@@ -246,7 +246,7 @@ fn history(all: Vec<RoleVersion>) -> AnyView {
 }
 
 #[server(name = ReadRole, prefix = "/call", endpoint = "role", input = AsJson, output = AsJson)]
-pub async fn role(name: String, wanted: RoleQuery) -> ServerResult<RoleView> {
+pub async fn role(name: String, query: RoleQuery) -> ServerResult<RoleView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.role(&actor, &name, &wanted).await).await
+    answer(request.control.role(&actor, &name, &query).await).await
 }

@@ -27,14 +27,14 @@ const MEASURES: Dimensions =
 /// Maximum number of characters of a name in a box.
 const MAX_NAME_CHARS: usize = 24;
 
-fn address(wanted: &RoleGraphQuery) -> String {
-    let words = [("barclamp", &wanted.barclamp), ("role", &wanted.role)];
-    let said = words.into_iter().filter(|(_, value)| !value.is_empty());
-    let said: Vec<String> =
-        said.map(|(name, value)| format!("{name}={}", addresses::encoded(value))).collect();
-    match said.is_empty() {
+fn address(query: &RoleGraphQuery) -> String {
+    let words = [("barclamp", &query.barclamp), ("role", &query.role)];
+    let lines = words.into_iter().filter(|(_, value)| !value.is_empty());
+    let lines: Vec<String> =
+        lines.map(|(name, value)| format!("{name}={}", addresses::encoded(value))).collect();
+    match lines.is_empty() {
         true => addresses::ROLE_GRAPH.into(),
-        false => format!("{}?{}", addresses::ROLE_GRAPH, said.join("&")),
+        false => format!("{}?{}", addresses::ROLE_GRAPH, lines.join("&")),
     }
 }
 
@@ -58,7 +58,7 @@ pub fn RoleGraphPage() -> impl IntoView {
             <button class="button" type="submit">{icon(Icon::Search)} "Show"</button>
             {move || is_part().then(|| view! { <a class="button quiet" href=addresses::ROLE_GRAPH>{icon(Icon::Cross)} "Clear"</a> })}
         </QueryForm>
-        {load_one(graph, (addresses::ROLES, "All roles"), move |graph| view! { <Drawn graph wanted=wanted.get_untracked()/> })}
+        {load_one(graph, (addresses::ROLES, "All roles"), move |graph| view! { <Drawn graph query=wanted.get_untracked()/> })}
         <EquivalentCommands of=move |_: FormValues| {
             let wanted = wanted.read();
             vec![api::calls::role_graph(&wanted.barclamp, &wanted.role)]
@@ -68,7 +68,7 @@ pub fn RoleGraphPage() -> impl IntoView {
 }
 
 #[component]
-fn Drawn(graph: RoleGraph, wanted: RoleGraphQuery) -> impl IntoView {
+fn Drawn(graph: RoleGraph, query: RoleGraphQuery) -> impl IntoView {
     if graph.count > MAX_GRAPH_ROLES {
         return view! {
             <div class="card">
@@ -82,7 +82,7 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphQuery) -> impl IntoView {
     }
     if graph.roles.is_empty() {
         let what =
-            if wanted == RoleGraphQuery::default() { "No roles yet" } else { "No matching roles" };
+            if query == RoleGraphQuery::default() { "No roles yet" } else { "No matching roles" };
         return view! {
             <div class="card">
                 <Empty icon=Icon::Graph title=what>
@@ -93,14 +93,14 @@ fn Drawn(graph: RoleGraph, wanted: RoleGraphQuery) -> impl IntoView {
         }
         .into_any();
     }
-    let said = format!(
+    let text = format!(
         "{}, {}. Roles that run first are on the left.",
         many(graph.roles.len(), "role"),
         many(graph.edges.len(), "edge")
     );
-    let picture = svg(&graph, &wanted.role);
+    let picture = svg(&graph, &query.role);
     view! {
-        <p class="muted">{said} " " <a href=format!("{}#ties", address(&wanted))>"Show as a table"</a></p>
+        <p class="muted">{text} " " <a href=format!("{}#ties", address(&query))>"Show as a table"</a></p>
         <div class="card role-map" role="group" aria-label="Roles and their dependencies" tabindex="0" inner_html=picture></div>
         <ul class="role-legend muted">
             <li><i class="requires"></i> "requires"</li>
@@ -223,9 +223,9 @@ fn svg(graph: &RoleGraph, center: &str) -> String {
 
 /// The graph of dependencies between roles.
 #[server(name = ReadRoleGraph, prefix = "/call", endpoint = "role_graph", input = AsJson, output = AsJson)]
-pub async fn role_graph(wanted: RoleGraphQuery) -> ServerResult<RoleGraph> {
+pub async fn role_graph(query: RoleGraphQuery) -> ServerResult<RoleGraph> {
     let (request, actor) = signed_in()?;
-    answer(request.control.role_graph(&actor, &wanted).await).await
+    answer(request.control.role_graph(&actor, &query).await).await
 }
 
 #[cfg(test)]

@@ -133,7 +133,7 @@ pub fn Roles() -> impl IntoView {
 }
 
 #[server(name = ReadRoles, prefix = "/call", endpoint = "roles", input = AsJson, output = AsJson)]
-pub async fn roles(wanted: RolesQuery) -> ServerResult<RolePage> {
+pub async fn roles(query: RolesQuery) -> ServerResult<RolePage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.roles(&actor, &wanted).await).await
+    answer(request.control.roles(&actor, &query).await).await
 }

@@ -142,7 +142,7 @@ pub fn Runs() -> impl IntoView {
 }
 
 #[server(name = ReadRuns, prefix = "/call", endpoint = "runs", input = AsJson, output = AsJson)]
-pub async fn runs(wanted: RunsQuery) -> ServerResult<RunPage> {
+pub async fn runs(query: RunsQuery) -> ServerResult<RunPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.find_runs(&actor, &wanted).await).await
+    answer(request.control.find_runs(&actor, &query).await).await
 }

@@ -202,9 +202,9 @@ pub async fn factor_options() -> ServerResult<FactorOptions> {
 pub async fn present_passkey(passkey: serde_json::Value) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;
-    let wish = FactorRequest { code: None, answer: Some(passkey) };
+    let body = FactorRequest { code: None, answer: Some(passkey) };
     let (people, client) = (&request.people, &request.client);
-    answer(people.present_factor(&actor, Some(&site), &wish, client).await).await
+    answer(people.present_factor(&actor, Some(&site), &body, client).await).await
 }
 
 #[cfg(test)]

@@ -43,26 +43,27 @@ impl ValuesOwner {
     }
 
     /// The equivalent API call.
-    fn api_call(self, wanted: &ValuesQuery) -> Call {
+    fn api_call(self, query: &ValuesQuery) -> Call {
         match self {
-            Self::Noderole(id) => api::calls::noderole_data(id, &wanted.find, wanted.own),
-            Self::Run(id) => api::calls::run_data(id, &wanted.find),
+            Self::Noderole(id) => api::calls::noderole_data(id, &query.find, query.own),
+            Self::Run(id) => api::calls::run_data(id, &query.find),
         }
     }
 
-    async fn ask(self, wanted: ValuesQuery) -> ServerResult<ValuesView> {
+    async fn ask(self, query: ValuesQuery) -> ServerResult<ValuesView> {
         match self {
-            Self::Noderole(id) => noderole_values(id, wanted).await,
-            Self::Run(id) => run_values(id, wanted).await,
+            Self::Noderole(id) => noderole_values(id, query).await,
+            Self::Run(id) => run_values(id, query).await,
         }
     }
 }
 
-fn address(of: ValuesOwner, wanted: &ValuesQuery) -> String {
-    let own = wanted.own.then(|| "own=true".to_owned());
-    let find =
-        (!wanted.find.is_empty()).then(|| format!("find={}", addresses::encoded(&wanted.find)));
-    let after = wanted.after.as_ref().map(|after| format!("after={}", addresses::encoded(after)));
+fn address(of: ValuesOwner, parameters: &ValuesQuery) -> String {
+    let own = parameters.own.then(|| "own=true".to_owned());
+    let find = (!parameters.find.is_empty())
+        .then(|| format!("find={}", addresses::encoded(&parameters.find)));
+    let after =
+        parameters.after.as_ref().map(|after| format!("after={}", addresses::encoded(after)));
     let query: Vec<String> = own.into_iter().chain(find).chain(after).collect();
     if query.is_empty() { of.path() } else { format!("{}?{}", of.path(), query.join("&")) }
 }
@@ -139,7 +140,7 @@ fn page(meant: fn(&str) -> Option<ValuesOwner>) -> impl IntoView {
     view! {
         <Transition>{head}</Transition>
         {move || of.get().map(|of| form(of, asked))}
-        {load_with_error(values, |(of, wanted, first)| view! { <Loaded of wanted first/> }, say)}
+        {load_with_error(values, |(of, query, first)| view! { <Loaded of query first/> }, say)}
         <EquivalentCommands of=same/>
     }
     .into_any()
@@ -174,7 +175,7 @@ fn correction_links(of: Option<ValuesOwner>, asked: &AddressParams) -> AnyView {
 }
 
 /// The heading: the owner of the values and the selected view.
-fn head(of: ValuesOwner, wanted: &ValuesQuery, first: &ValuesView) -> AnyView {
+fn head(of: ValuesOwner, query: &ValuesQuery, first: &ValuesView) -> AnyView {
     let title = format!("Data of {}", first.name);
     let noderole = first.noderole;
     let back = match of {
@@ -184,7 +185,7 @@ fn head(of: ValuesOwner, wanted: &ValuesQuery, first: &ValuesView) -> AnyView {
         ValuesOwner::Run(id) => view! { <a href=addresses::run(id)>"Run " {id.0}</a> }.into_any(),
     };
     let about = match of {
-        ValuesOwner::Noderole(id) => tabs(id, wanted).into_any(),
+        ValuesOwner::Noderole(id) => tabs(id, query).into_any(),
         ValuesOwner::Run(_) => view! {
             <p class="muted">"The input of the run when it started. Secrets are shown by name. " <a href=addresses::noderole_values(noderole)>"Input of the next run"</a></p>
         }
@@ -205,10 +206,10 @@ fn missing() -> Failure {
 }
 
 #[component]
-fn Loaded(of: ValuesOwner, wanted: ValuesQuery, first: ValuesView) -> impl IntoView {
+fn Loaded(of: ValuesOwner, query: ValuesQuery, first: ValuesView) -> impl IntoView {
     let deployment = first.deployment;
     let surroundings = first.surroundings.clone();
-    let ask = wanted.clone();
+    let ask = query.clone();
     let feed = Feed::new(first, move || of.ask(ask.clone()));
     if matches!(of, ValuesOwner::Noderole(_)) {
         let hear = move |events: &[Event]| {
@@ -224,7 +225,7 @@ fn Loaded(of: ValuesOwner, wanted: ValuesQuery, first: ValuesView) -> impl IntoV
     let page = Memo::new(move |_| feed.value().read().page.clone());
     view! {
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
-        <div class="card">{move || table(of, &wanted, page.get())}</div>
+        <div class="card">{move || table(of, &query, page.get())}</div>
         {surroundings.map(surroundings_view)}
     }
     .into_any()
@@ -232,11 +233,11 @@ fn Loaded(of: ValuesOwner, wanted: ValuesQuery, first: ValuesView) -> impl IntoV
 
 /// Two views that are easily confused: the values that a run gets from others, and the values that
 /// this noderole sets for others.
-fn tabs(id: NoderoleId, wanted: &ValuesQuery) -> impl IntoView + use<> {
+fn tabs(id: NoderoleId, query: &ValuesQuery) -> impl IntoView + use<> {
     let link = |own: bool, word: &'static str| {
         let address =
-            address(ValuesOwner::Noderole(id), &ValuesQuery { own, after: None, ..wanted.clone() });
-        let here = (wanted.own == own).then_some("page");
+            address(ValuesOwner::Noderole(id), &ValuesQuery { own, after: None, ..query.clone() });
+        let here = (query.own == own).then_some("page");
         view! { <a class="button small" class:quiet=here.is_none() href=address aria-current=here>{word}</a> }
     };
     view! {
@@ -247,7 +248,7 @@ fn tabs(id: NoderoleId, wanted: &ValuesQuery) -> impl IntoView + use<> {
     }
 }
 
-fn table(of: ValuesOwner, wanted: &ValuesQuery, page: ValuePage) -> AnyView {
+fn table(of: ValuesOwner, query: &ValuesQuery, page: ValuePage) -> AnyView {
     if page.values.is_empty() {
         let title = if page.all == 0 { "No data" } else { "No matching values" };
         return view! {
@@ -262,9 +263,9 @@ fn table(of: ValuesOwner, wanted: &ValuesQuery, page: ValuePage) -> AnyView {
         false => format!("{} of {}", page.matching, many(page.all, "value")),
     };
     let next =
-        page.next.map(|next| address(of, &ValuesQuery { after: Some(next), ..wanted.clone() }));
+        page.next.map(|next| address(of, &ValuesQuery { after: Some(next), ..query.clone() }));
     let first =
-        wanted.after.is_some().then(|| address(of, &ValuesQuery { after: None, ..wanted.clone() }));
+        query.after.is_some().then(|| address(of, &ValuesQuery { after: None, ..query.clone() }));
     view! {
         <div class="table-scroll">
             <table class="table folds values">
@@ -321,16 +322,16 @@ fn surroundings_view(surroundings: serde_json::Value) -> impl IntoView {
 
 /// The input of the noderole's next run, or the values that the noderole itself sets.
 #[server(name = ReadNoderoleValues, prefix = "/call", endpoint = "noderole_values", input = AsJson, output = AsJson)]
-pub async fn noderole_values(id: NoderoleId, wanted: ValuesQuery) -> ServerResult<ValuesView> {
+pub async fn noderole_values(id: NoderoleId, query: ValuesQuery) -> ServerResult<ValuesView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.noderole_values(&actor, id, &wanted).await).await
+    answer(request.control.noderole_values(&actor, id, &query).await).await
 }
 
 /// The input of a run.
 #[server(name = ReadRunValues, prefix = "/call", endpoint = "run_values", input = AsJson, output = AsJson)]
-pub async fn run_values(id: RunId, wanted: ValuesQuery) -> ServerResult<ValuesView> {
+pub async fn run_values(id: RunId, query: ValuesQuery) -> ServerResult<ValuesView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.run_values(&actor, id, &wanted).await).await
+    answer(request.control.run_values(&actor, id, &query).await).await
 }
 
 #[cfg(test)]

@@ -358,9 +358,9 @@ fn DrainForm(feed: Feed<WorkerView>) -> impl IntoView {
 }
 
 #[server(name = ReadWorkers, prefix = "/call", endpoint = "workers", input = AsJson, output = AsJson)]
-pub async fn workers(wanted: WorkersQuery) -> ServerResult<WorkerPage> {
+pub async fn workers(query: WorkersQuery) -> ServerResult<WorkerPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.workers(&actor, &wanted).await).await
+    answer(request.control.workers(&actor, &query).await).await
 }
 
 #[server(name = ReadWorker, prefix = "/call", endpoint = "worker", input = AsJson, output = AsJson)]

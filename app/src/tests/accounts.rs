@@ -81,12 +81,12 @@ impl Fake {
     pub async fn tokens(&self, _: &Actor, _: Option<PersonId>) -> Result<Vec<TokenView>, Problem> {
         Ok(Vec::new())
     }
-    pub async fn list(&self, _: &Actor, wanted: &PeopleQuery) -> Result<PersonPage, Problem> {
+    pub async fn list(&self, _: &Actor, query: &PeopleQuery) -> Result<PersonPage, Problem> {
         self.read(|world| {
             let fits = |person: &&PersonView| {
-                person.name.contains(&wanted.filter)
-                    && wanted.kind.is_none_or(|kind| kind == person.kind)
-                    && wanted.disabled.is_none_or(|disabled| disabled == person.disabled)
+                person.name.contains(&query.filter)
+                    && query.kind.is_none_or(|kind| kind == person.kind)
+                    && query.disabled.is_none_or(|disabled| disabled == person.disabled)
             };
             PersonPage { people: world.people.iter().filter(fits).cloned().collect(), next: None }
         })
@@ -317,22 +317,22 @@ async fn unknown_person_is_not_found() {
 
 #[tokio::test]
 async fn account_menu_shows_missing_permissions() {
-    let said = "<dt>Permissions</dt><dd>none<!></dd>";
+    let text = "<dt>Permissions</dt><dd>none<!></dd>";
     let nobody = Fake::new(|world| world.permissions.clear());
-    get(&nobody, "/settings/policy").await.assert_contains(&["Signed in as", said]);
+    get(&nobody, "/settings/policy").await.assert_contains(&["Signed in as", text]);
     let viewer = Fake::new(|world| world.permissions = vec!["viewer".into()]);
-    get(&viewer, "/settings/policy").await.assert_lacks(&[said]);
+    get(&viewer, "/settings/policy").await.assert_lacks(&[text]);
 }
 
 #[tokio::test]
 async fn account_without_permissions_links_to_grants() {
     let page = |n: u128| crate::addresses::person(PersonId(Uuid::from_u128(n)));
-    let said = ["No permissions yet", "href=\"#may\""];
+    let text = ["No permissions yet", "href=\"#may\""];
     let fake = Fake::new(|world| world.people[0].grants.clear());
     let none = get(&fake, &page(1)).await;
-    none.assert_contains(&said);
+    none.assert_contains(&text);
     none.assert_contains(&["id=\"may\"", "aria-label=\"Permissions\""]);
-    get(&fake, &page(2)).await.assert_lacks(&said);
+    get(&fake, &page(2)).await.assert_lacks(&text);
 }
 
 #[tokio::test]

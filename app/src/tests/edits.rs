@@ -56,7 +56,7 @@ async fn deployment_is_put_on_hold_without_javascript() {
     let fake = Fake::new(|_| {});
     let form = format!("deployment={}&held=true&reason=Repair", fake::deployment_id(1));
     assert_eq!(post(&fake, "/call/hold", &form).await.status, 302);
-    assert_eq!(fake.0.lock().expect("no test died here").told, ["hold true Repair"]);
+    assert_eq!(fake.0.lock().expect("no test died here").calls, ["hold true Repair"]);
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn priority_is_set_without_javascript() {
     page.assert_lacks(&["priority <"]);
     let form = format!("deployment={}&priority=-20&reason=Tests", fake::deployment_id(1));
     assert_eq!(post(&fake, "/call/set-priority", &form).await.status, 302);
-    assert_eq!(fake.0.lock().expect("no test died here").told, ["priority -20 Tests"]);
+    assert_eq!(fake.0.lock().expect("no test died here").calls, ["priority -20 Tests"]);
     let low = get(&Fake::new(|world| world.board.priority = -20), "/deployments/web").await;
     low.assert_contains(&[
         "priority <!>-20",
@@ -115,7 +115,7 @@ async fn node_pages_offer_move_and_own_proposal() {
         (moved.status, moved.location.as_deref()),
         (302, Some("/deployments/web?bring=web-6.rack1.example.com"))
     );
-    assert!(fake.0.lock().expect("no test died here").told.contains(&"propose web".to_owned()));
+    assert!(fake.0.lock().expect("no test died here").calls.contains(&"propose web".to_owned()));
     let sent = get(&Fake::new(|_| {}), "/deployments/web?bring=web-6.rack1.example.com").await;
     sent.assert_contains(&["web-6.rack1.example.com", "is selected for a move to this deployment"]);
 }
@@ -219,7 +219,7 @@ async fn only_records_outside_targets_can_be_deleted() {
         302
     );
     assert_eq!(
-        fake.0.lock().expect("no test died here").told,
+        fake.0.lock().expect("no test died here").calls,
         [format!("take out {}", fake::node(1))]
     );
 }
@@ -253,13 +253,13 @@ async fn refused_form_reopens_filled_in_without_javascript() {
     let (tag, rest) = dialog.split_once('>').expect("its end");
     assert!(tag.contains(" open"), "{tag}");
     let form = rest.split_once("</dialog>").expect("its end").0;
-    for said in [
+    for text in [
         "is not a whole number or is out of range",
         "value=\"n9\"",
         "value=\"10.0.3.7\"",
         "value=\"soon\"",
     ] {
-        assert!(form.contains(said), "{said} in {form}");
+        assert!(form.contains(text), "{text} in {form}");
     }
     let button = form.split("<button").last().expect("a button");
     assert!(!button.contains("disabled"), "what came back can be sent again: {button}");
@@ -283,7 +283,7 @@ async fn refused_text_lists_every_invalid_line() {
     let fake = Fake::new(|_| {});
     let refused = post(&fake, "/call/add-nodes", "text=n1.a.example%0An2.a.example").await;
     assert_eq!(
-        fake.0.lock().expect("no test died here").told,
+        fake.0.lock().expect("no test died here").calls,
         ["add many \"n1.a.example\\nn2.a.example\""]
     );
     let location = refused.location.expect("the way back");
@@ -294,10 +294,10 @@ async fn refused_text_lists_every_invalid_line() {
     let (tag, rest) = dialog.split_once('>').expect("its end");
     assert!(tag.contains(" open"), "{tag}");
     let form = rest.split_once("</dialog>").expect("its end").0;
-    for said in
+    for text in
         ["line 1: ", "line 2: ", "Node n2.a.example already exists.", "n1.a.example\nn2.a.example"]
     {
-        assert!(form.contains(said), "{said} in {form}");
+        assert!(form.contains(text), "{text} in {form}");
     }
     let other = page.body.split_once("<dialog id=\"add-node\"").expect("the dialog for one").1;
     assert!(

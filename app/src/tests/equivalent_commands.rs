@@ -329,12 +329,12 @@ fn every_form_action_has_an_equivalent_command() {
             );
         }
     }
-    let told = WITH_COMMAND
+    let reported = WITH_COMMAND
         .iter()
         .chain(&WITHOUT_COMMAND)
         .map(|(act, _)| (*act).to_owned())
         .collect::<BTreeSet<_>>();
-    assert_eq!(told, found, "the table has exactly the actions of the console");
+    assert_eq!(reported, found, "the table has exactly the actions of the console");
 }
 
 #[test]

@@ -146,7 +146,7 @@ pub struct World {
     /// The error that every read returns, if set.
     pub problem: Option<Problem>,
     pub opened: ViewedChanges,
-    pub told: Vec<String>,
+    pub calls: Vec<String>,
 }
 
 /// The actor of a request. The real one can only be loaded from a database.
@@ -179,7 +179,7 @@ impl Fake {
     }
 
     pub fn record(&self, what: impl Into<String>) {
-        self.0.lock().expect("no test died here").told.push(what.into());
+        self.0.lock().expect("no test died here").calls.push(what.into());
     }
 }
 
@@ -396,10 +396,10 @@ pub fn machine() -> NodeView {
         since: ago(60),
         error: None,
     };
-    let of = |address: &str, said: &str| TriedAddress {
+    let of = |address: &str, text: &str| TriedAddress {
         address: address.into(),
-        reached: said.is_empty(),
-        error: said.into(),
+        reached: text.is_empty(),
+        error: text.into(),
     };
     let tried = |reached| match reached {
         true => vec![of("10.0.3.7", "")],
@@ -408,11 +408,11 @@ pub fn machine() -> NodeView {
             of("web-1.mgmt.example.com", "no answer within 5 seconds"),
         ],
     };
-    let look = |seconds, reached: bool, said: &str| HealthCheckView {
+    let look = |seconds, reached: bool, text: &str| HealthCheckView {
         at: ago(seconds),
         reached,
         address: if reached { "10.0.3.7".into() } else { String::new() },
-        message: said.into(),
+        message: text.into(),
         tried: tried(reached),
         duration_ms: 12,
         by: "worker@here".into(),
@@ -1178,7 +1178,7 @@ impl Default for World {
             passkeys: super::accounts::passkeys(),
             problem: None,
             opened: ViewedChanges::default(),
-            told: Vec::new(),
+            calls: Vec::new(),
         }
     }
 }
@@ -1469,15 +1469,15 @@ impl Fake {
     pub async fn find_deployments(
         &self,
         _: &Actor,
-        wanted: &DeploymentsQuery,
+        query: &DeploymentsQuery,
     ) -> Result<DeploymentPage, Problem> {
-        self.record(format!("deployments {}", serde_json::to_string(&wanted).expect("words")));
+        self.record(format!("deployments {}", serde_json::to_string(&query).expect("words")));
         self.read(|world| {
             let fits =
-                |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&wanted.filter);
+                |deployment: &&DeploymentSummary| deployment.name.as_str().contains(&query.filter);
             let mut deployments: Vec<DeploymentSummary> =
                 world.deployments.iter().filter(fits).cloned().collect();
-            if wanted.sort.descending {
+            if query.sort.descending {
                 deployments.reverse();
             }
             DeploymentPage {
@@ -1540,9 +1540,9 @@ impl Fake {
         &self,
         _: &Actor,
         id: NoderoleId,
-        wanted: &ValuesQuery,
+        query: &ValuesQuery,
     ) -> Result<ValuesView, Problem> {
-        self.record(format!("values {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.record(format!("values {}", serde_json::to_string(&query).expect("JSON")));
         self.read(|_| values(id, None))
     }
     pub async fn run_values(
@@ -1553,12 +1553,12 @@ impl Fake {
     ) -> Result<ValuesView, Problem> {
         self.read(|_| values(noderole(4, "gateway"), Some(id)))
     }
-    pub async fn find_nodes(&self, _: &Actor, wanted: &NodesQuery) -> Result<NodePage, Problem> {
-        let fits = |node: &&NodeSummary| node.fqdn.contains(&wanted.filter);
+    pub async fn find_nodes(&self, _: &Actor, query: &NodesQuery) -> Result<NodePage, Problem> {
+        let fits = |node: &&NodeSummary| node.fqdn.contains(&query.filter);
         self.read(|world| {
             let mut nodes: Vec<NodeSummary> = world.nodes.iter().filter(fits).cloned().collect();
             nodes.sort_by(|a, b| a.fqdn.cmp(&b.fqdn));
-            if wanted.sort.descending {
+            if query.sort.descending {
                 nodes.reverse();
             }
             let next =
@@ -1566,24 +1566,24 @@ impl Fake {
             NodePage { nodes, next }
         })
     }
-    pub async fn find_runs(&self, _: &Actor, wanted: &RunsQuery) -> Result<RunPage, Problem> {
+    pub async fn find_runs(&self, _: &Actor, query: &RunsQuery) -> Result<RunPage, Problem> {
         let word = |run: &RunSummary| {
             serde_json::to_value(run.state).expect("a word").as_str().expect("a word").to_owned()
         };
-        let fits = |run: &&RunSummary| wanted.state.is_empty() || word(run) == wanted.state;
+        let fits = |run: &&RunSummary| query.state.is_empty() || word(run) == query.state;
         self.read(|world| RunPage {
             runs: world.runs.iter().filter(fits).cloned().collect(),
             next: (!world.runs.is_empty()).then(|| Cursor::from("1000".to_owned())),
         })
     }
-    pub async fn pending(&self, _: &Actor, wanted: &PendingQuery) -> Result<PendingPage, Problem> {
+    pub async fn pending(&self, _: &Actor, query: &PendingQuery) -> Result<PendingPage, Problem> {
         let fits = |group: &&PendingGroup| {
-            wanted.reason.is_empty() || wanted.reason == group.reason.as_str()
+            query.reason.is_empty() || query.reason == group.reason.as_str()
         };
         self.read(|world| PendingPage {
             groups: world.waits.iter().filter(fits).cloned().collect(),
-            next: (!wanted.reason.is_empty() && world.long)
-                .then(|| Cursor::from(format!("{}~-7~-{}", wanted.sort, Uuid::from_u128(7)))),
+            next: (!query.reason.is_empty() && world.long)
+                .then(|| Cursor::from(format!("{}~-7~-{}", query.sort, Uuid::from_u128(7)))),
         })
     }
     pub async fn run(&self, _: &Actor, _: RunId) -> Result<RunView, Problem> {
@@ -1627,15 +1627,15 @@ impl Fake {
             }
         })
     }
-    pub async fn reviews(&self, _: &Actor, wanted: &ReviewsQuery) -> Result<ReviewPage, Problem> {
+    pub async fn reviews(&self, _: &Actor, query: &ReviewsQuery) -> Result<ReviewPage, Problem> {
         let settled = [ReviewState::Committed, ReviewState::Discarded, ReviewState::Replaced];
-        let fits = |review: &&ReviewSummary| match wanted.state {
+        let fits = |review: &&ReviewSummary| match query.state {
             ReviewStateFilter::Open => !settled.contains(&review.state),
             ReviewStateFilter::Committed => review.state == ReviewState::Committed,
             ReviewStateFilter::Discarded => review.state == ReviewState::Discarded,
             ReviewStateFilter::Any => true,
         };
-        let titled = |review: &&ReviewSummary| review.title.contains(&wanted.text);
+        let titled = |review: &&ReviewSummary| review.title.contains(&query.text);
         self.read(|world| {
             let reviews: Vec<ReviewSummary> =
                 world.reviews.iter().filter(fits).filter(titled).cloned().collect();
@@ -1651,9 +1651,9 @@ impl Fake {
     pub async fn proposals(
         &self,
         _: &Actor,
-        wanted: &ProposalsQuery,
+        query: &ProposalsQuery,
     ) -> Result<ProposalPage, Problem> {
-        self.record(format!("proposals {}", serde_json::to_string(&wanted).expect("JSON")));
+        self.record(format!("proposals {}", serde_json::to_string(&query).expect("JSON")));
         self.read(|world| ProposalPage { proposals: world.proposals.clone(), next: None })
     }
     pub async fn planner(
@@ -1695,10 +1695,10 @@ impl Fake {
     pub async fn targets(
         &self,
         _: &Actor,
-        wanted: &BlueprintsQuery,
+        query: &BlueprintsQuery,
     ) -> Result<BlueprintPage, Problem> {
-        self.record(format!("targets {}", serde_json::to_string(&wanted).expect("words")));
-        known(Some(wanted.deployment.as_str()).filter(|name| !name.is_empty()))?;
+        self.record(format!("targets {}", serde_json::to_string(&query).expect("words")));
+        known(Some(query.deployment.as_str()).filter(|name| !name.is_empty()))?;
         self.read(|world| world.targets.clone())
     }
     pub async fn compare(
@@ -1905,9 +1905,9 @@ impl Fake {
     pub async fn find_barclamps(
         &self,
         _: &Actor,
-        wanted: &BarclampsQuery,
+        query: &BarclampsQuery,
     ) -> Result<CatalogPage, Problem> {
-        let after = wanted.after.as_ref().map(|place| place.to_string());
+        let after = query.after.as_ref().map(|place| place.to_string());
         self.read(|world| -> Result<CatalogPage, Problem> {
             let all = &world.catalog;
             let place =
@@ -1925,11 +1925,11 @@ impl Fake {
             Ok(CatalogPage { versions, next })
         })?
     }
-    pub async fn roles(&self, _: &Actor, wanted: &RolesQuery) -> Result<RolePage, Problem> {
+    pub async fn roles(&self, _: &Actor, query: &RolesQuery) -> Result<RolePage, Problem> {
         self.read(|world| {
-            let fits = |role: &&RoleSummary| role.name.as_str().contains(&wanted.filter);
+            let fits = |role: &&RoleSummary| role.name.as_str().contains(&query.filter);
             let mut roles: Vec<RoleSummary> = world.roles.iter().filter(fits).cloned().collect();
-            if wanted.sort.descending {
+            if query.sort.descending {
                 roles.reverse();
             }
             RolePage {
@@ -2082,14 +2082,14 @@ impl Fake {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &HealthChecksQuery,
+        query: &HealthChecksQuery,
     ) -> Result<HealthCheckPage, Problem> {
         let found = self.node(actor, name).await?;
-        let before = number_in(wanted.before.as_ref());
+        let before = number_in(query.before.as_ref());
         let fits = |look: &HealthCheckView| {
             before.is_none_or(|before| look.at.0 < before)
-                && wanted.reached.is_none_or(|reached| look.reached == reached)
-                && look.message.contains(&wanted.text)
+                && query.reached.is_none_or(|reached| look.reached == reached)
+                && look.message.contains(&query.text)
         };
         let mut looks = found.health_checks.into_iter().filter(fits);
         let page: Vec<HealthCheckView> = looks.by_ref().take(1).collect();
@@ -2100,16 +2100,16 @@ impl Fake {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &ResultsQuery,
+        query: &ResultsQuery,
     ) -> Result<ResultLines, Problem> {
         self.node(actor, name).await?;
         self.read(|world| {
             let all = world.results.len();
-            let before = number_in(wanted.before.as_ref());
+            let before = number_in(query.before.as_ref());
             let fits = |line: &&ResultLine| {
                 before.is_none_or(|before| line.run.0 < before)
-                    && wanted.outcome.is_none_or(|outcome| line.outcome == outcome.as_str())
-                    && (wanted.role.is_empty() || line.role == wanted.role)
+                    && query.outcome.is_none_or(|outcome| line.outcome == outcome.as_str())
+                    && (query.role.is_empty() || line.role == query.role)
             };
             let mut lines = world.results.iter().filter(fits).cloned();
             let results: Vec<ResultLine> = lines.by_ref().take(1).collect();
@@ -2122,13 +2122,13 @@ impl Fake {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &NodeNoderolesQuery,
+        query: &NodeNoderolesQuery,
     ) -> Result<NodeNoderolePage, Problem> {
         let found = self.node(actor, name).await?;
         let fits = |carried: &NodeNoderole| {
-            wanted.after.is_none()
-                && wanted.state.is_none_or(|state| carried.state == state)
-                && (wanted.role.is_empty() || carried.role.as_str() == wanted.role)
+            query.after.is_none()
+                && query.state.is_none_or(|state| carried.state == state)
+                && (query.role.is_empty() || carried.role.as_str() == query.role)
         };
         Ok(NodeNoderolePage {
             noderoles: found.noderoles.into_iter().filter(fits).collect(),
@@ -2186,8 +2186,8 @@ impl Fake {
         self.record(format!("take out {node}"));
         Ok(())
     }
-    pub async fn add_node(&self, _: &Actor, wish: NodeRequest) -> Result<NodeId, Problem> {
-        let NodeRequest { fqdn, root, .. } = wish;
+    pub async fn add_node(&self, _: &Actor, request: NodeRequest) -> Result<NodeId, Problem> {
+        let NodeRequest { fqdn, root, .. } = request;
         self.record(format!("add {fqdn} {root}"));
         Err(Problem::conflict(
             "duplicate_node",

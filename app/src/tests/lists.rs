@@ -257,9 +257,9 @@ async fn query_appears_in_form_links_and_commands() {
             "{}: {selected}",
             list.path
         );
-        let said = |calls: &str| list.same.iter().all(|word| calls.contains(word));
+        let text = |calls: &str| list.same.iter().all(|word| calls.contains(word));
         assert!(
-            page.body.split("<div class=\"calls\">").skip(1).any(said),
+            page.body.split("<div class=\"calls\">").skip(1).any(text),
             "{}: {}",
             list.path,
             page.body
@@ -402,9 +402,11 @@ async fn drafts_sort_and_filter_like_reviews() {
         "name=\"state\" value=\"drafts\"",
     ]);
     page.assert_lacks(&["data-label=\"Approvals\""]);
-    let told = fake.0.lock().expect("no test died here").told.clone();
-    let asked =
-        told.iter().find(|said| said.starts_with("proposals ")).expect("proposals were asked for");
+    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    let asked = reported
+        .iter()
+        .find(|text| text.starts_with("proposals "))
+        .expect("proposals were asked for");
     assert!(
         asked.contains("\"text\":\"web\"") && asked.contains("\"sort\":\"deployment\""),
         "{asked}"
@@ -428,12 +430,13 @@ async fn deployment_pages_are_sections_of_the_tree() {
         .assert_contains(&["href=\"/deployments?state=idle&amp;after=system%20web\""]);
     let rest = get(&fake, "/deployments?after=system%20web").await;
     rest.assert_contains(&["data-depth=\"1\"", "href=\"/deployments\""]);
-    let told = fake.0.lock().expect("no test died here").told.clone();
+    let reported = fake.0.lock().expect("no test died here").calls.clone();
     assert!(
-        told.iter()
-            .any(|said| said.starts_with("deployments ")
-                && said.contains("\"after\":\"system web\"")),
-        "{told:?}"
+        reported
+            .iter()
+            .any(|text| text.starts_with("deployments ")
+                && text.contains("\"after\":\"system web\"")),
+        "{reported:?}"
     );
     let graphs = get(&fake, "/graphs").await;
     graphs.assert_contains(&["href=\"/graphs?after=system%20web\""]);
@@ -460,7 +463,7 @@ async fn target_history_rejects_invalid_order_and_cursor() {
         "Next",
         "/api/v1/blueprints?sort=number",
     ]);
-    for (odd, said) in [
+    for (odd, text) in [
         ("before=x", "Invalid cursor in before"),
         ("sort=color", "Valid orders: number, -number."),
         ("sort=number&before=2", "Invalid cursor in before"),
@@ -468,7 +471,7 @@ async fn target_history_rejects_invalid_order_and_cursor() {
         let page = get(&fake, &format!("/blueprints?deployment=web&{odd}")).await;
         assert_eq!((page.status, page.body.matches("<h1").count()), (400, 1), "{odd}");
         page.assert_contains(&[
-            said,
+            text,
             "value=\"web\"",
             "href=\"/blueprints\" class=\"button\">Show all ",
         ]);
@@ -516,7 +519,7 @@ async fn headers_sort_and_keep_the_filter() {
 #[tokio::test]
 async fn unknown_value_is_reported_and_filter_stays() {
     let fake = Fake::new(|_| {});
-    for (path, said) in [
+    for (path, text) in [
         (
             "/nodes?state=purple&filter=n1",
             "Invalid value for state: &quot;purple&quot; does not exist. Use one of: alive, dead, maintenance, record.",
@@ -538,7 +541,7 @@ async fn unknown_value_is_reported_and_filter_stays() {
         let page = get(&fake, path).await;
         assert_eq!(page.status, 400, "{path}");
         let body = page.body.replace("&quot;", "\"");
-        assert!(body.contains(&said.replace("&quot;", "\"")), "{path}: {body}");
+        assert!(body.contains(&text.replace("&quot;", "\"")), "{path}: {body}");
         page.assert_contains(&["value=\"n1\"", "Clear filter"]);
     }
 }

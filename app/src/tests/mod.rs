@@ -367,7 +367,7 @@ async fn catalog_shows_dropped_parts_of_versions() {
     ]);
     let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
     assert_eq!(posted.status, 302);
-    assert_eq!(fake.0.lock().expect("no test died here").told, ["import demo.yml"]);
+    assert_eq!(fake.0.lock().expect("no test died here").calls, ["import demo.yml"]);
     get(&Fake::new(|world| world.catalog.clear()), "/catalog")
         .await
         .assert_contains(&["No barclamps yet"]);
@@ -412,8 +412,8 @@ async fn deployment_is_restored_without_javascript() {
     assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web")));
     let refused = post(&fake, "/call/restore", "deployment=web&target=1").await;
     assert_ne!(refused.location.as_deref(), Some("/deployments/web"));
-    let told = fake.0.lock().expect("no test died here").told.clone();
-    assert!(told.contains(&"restore web 1 false".to_owned()), "{told:?}");
+    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    assert!(reported.contains(&"restore web 1 false".to_owned()), "{reported:?}");
     get(&Fake::new(|_| {}), "/blueprints?from=2&to=1")
         .await
         .assert_lacks(&["Restoring opens a proposal"]);
@@ -539,8 +539,8 @@ async fn impact_summary_links_to_complete_lists() {
     let changed = page.body.split_once("<b>Changes ").and_then(|(_, rest)| rest.split('<').next());
     let changed = changed.expect("what it changes");
     assert!(changed.contains("noderole"), "{changed}");
-    let said = page.body.matches(&format!(">Changes {changed}<")).count();
-    assert_eq!(said, 1, "said above the tabs, and not again: {changed}");
+    let text = page.body.matches(&format!(">Changes {changed}<")).count();
+    assert_eq!(text, 1, "said above the tabs, and not again: {changed}");
     page.assert_contains(&[">Changes<"]);
     let lists = get(&Fake::new(|_| {}), "/reviews/128?tab=effects").await;
     lists.assert_contains(&[
@@ -648,7 +648,7 @@ async fn viewed_changes_are_marked_without_javascript() {
     )
     .await;
     assert_eq!(done.status, 302);
-    assert_eq!(fake.0.lock().unwrap().told, [format!("opened 128 {web}")]);
+    assert_eq!(fake.0.lock().unwrap().calls, [format!("opened 128 {web}")]);
 }
 
 #[tokio::test]
@@ -734,7 +734,7 @@ async fn comments_work_without_javascript() {
     post(&fake, "/call/reply", "thread=1&body=Because").await;
     post(&fake, "/call/resolve_thread", "thread=1&resolved=true").await;
     assert_eq!(
-        fake.0.lock().unwrap().told,
+        fake.0.lock().unwrap().calls,
         ["open 128  Why?", "reply 1 Because", "resolve 1 true"]
     );
     let odd = post(&fake, "/call/open_thread", "review=128&anchor=elsewhere&body=x").await;
@@ -1009,8 +1009,8 @@ async fn forms_work_without_javascript() {
     assert_eq!(refused.status, 302, "a problem leads back to the page, which shows it");
     let back = refused.location.expect("a way back");
     assert!(back.starts_with("http://localhost/from-here?"), "{back}");
-    let told = fake.0.lock().expect("no test died").told.clone();
-    assert_eq!(told, ["propose", "submit More nodes", "judge approve "]);
+    let reported = fake.0.lock().expect("no test died").calls.clone();
+    assert_eq!(reported, ["propose", "submit More nodes", "judge approve "]);
 
     let query = back.split_once('?').map(|(_, query)| query.to_owned()).expect("a query");
     let page = get(&fake, &format!("/reviews/128?{query}")).await;

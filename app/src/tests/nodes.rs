@@ -314,24 +314,24 @@ async fn node_is_changed_without_javascript() {
     ] {
         assert_eq!(post(&fake, &format!("/call/{call}"), &form).await.status, 302, "{call}");
     }
-    let told = fake.0.lock().expect("no test died here").told.clone();
+    let reported = fake.0.lock().expect("no test died here").calls.clone();
     let way = r#"{"addresses":["10.0.3.8","10.0.3.9"],"port":2222}"#;
     let first = format!(
         r#"change node 3 {{"description":"","macs":["a","b"],"serial":"","hints":{{}},"connection":{way}}}"#
     );
-    assert_eq!(told[0], first);
+    assert_eq!(reported[0], first);
     assert!(
-        told[1].contains(r#""description":"x","macs":[]"#)
-            && told[1].contains(r#""connection":null"#),
+        reported[1].contains(r#""description":"x","macs":[]"#)
+            && reported[1].contains(r#""connection":null"#),
         "{}",
-        told[1]
+        reported[1]
     );
-    assert_eq!(told[2], "maintenance true disks");
+    assert_eq!(reported[2], "maintenance true disks");
     assert!(
-        told[3].starts_with("revoke 0000"),
-        "a token that nobody could see is not made: {told:?}"
+        reported[3].starts_with("revoke 0000"),
+        "a token that nobody could see is not made: {reported:?}"
     );
-    let edits = told.iter().find(|told| told.starts_with("edit ")).expect("edits");
+    let edits = reported.iter().find(|reported| reported.starts_with("edit ")).expect("edits");
     assert!(
         edits.contains(r#""edit":"set_connection""#)
             && edits.contains(r#""connection":{"root":"/srv/other"}"#),

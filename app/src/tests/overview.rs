@@ -182,8 +182,8 @@ impl Default for MonitoringData {
 }
 
 impl MonitoringData {
-    fn unless_refused<T>(&self, told: T) -> Result<T, Problem> {
-        self.refused.clone().map_or(Ok(told), Err)
+    fn unless_refused<T>(&self, reported: T) -> Result<T, Problem> {
+        self.refused.clone().map_or(Ok(reported), Err)
     }
 }
 
@@ -196,8 +196,8 @@ impl Fake {
         })
     }
 
-    pub async fn workers(&self, _: &Actor, wanted: &WorkersQuery) -> Result<WorkerPage, Problem> {
-        self.record(format!("workers {}", serde_json::to_string(&wanted).expect("JSON")));
+    pub async fn workers(&self, _: &Actor, query: &WorkersQuery) -> Result<WorkerPage, Problem> {
+        self.record(format!("workers {}", serde_json::to_string(&query).expect("JSON")));
         self.read(|world| WorkerPage {
             workers: world.monitoring.workers.clone(),
             next: world.long.then(|| Cursor::from("name~-w-9".to_owned())),
@@ -229,8 +229,8 @@ impl Fake {
         self.read(|world| world.monitoring.tasks.clone())
     }
 
-    pub async fn audit(&self, _: &Actor, wanted: &AuditQuery) -> Result<AuditPage, Problem> {
-        self.record(format!("audit {}", serde_json::to_string(&wanted).expect("JSON")));
+    pub async fn audit(&self, _: &Actor, query: &AuditQuery) -> Result<AuditPage, Problem> {
+        self.record(format!("audit {}", serde_json::to_string(&query).expect("JSON")));
         self.read(|world| {
             let entries = world.monitoring.entries.clone();
             world.monitoring.unless_refused(AuditPage {
@@ -240,19 +240,19 @@ impl Fake {
         })?
     }
 
-    pub async fn audit_chain(&self, _: &Actor, wanted: ChainQuery) -> Result<ChainView, Problem> {
-        self.record(format!("chain {}", wanted.after));
+    pub async fn audit_chain(&self, _: &Actor, query: ChainQuery) -> Result<ChainView, Problem> {
+        self.record(format!("chain {}", query.after));
         self.read(|world| world.monitoring.unless_refused(world.monitoring.chain.clone()))?
     }
 
-    pub async fn search(&self, _: &Actor, wanted: &SearchQuery) -> Result<SearchResults, Problem> {
-        self.record(format!("search {}", wanted.q));
+    pub async fn search(&self, _: &Actor, query: &SearchQuery) -> Result<SearchResults, Problem> {
+        self.record(format!("search {}", query.q));
         self.read(|world| world.monitoring.found.clone())
     }
 }
 
 fn recorded(fake: &Fake) -> Vec<String> {
-    fake.0.lock().expect("no test died here").told.clone()
+    fake.0.lock().expect("no test died here").calls.clone()
 }
 
 #[tokio::test]
@@ -500,7 +500,7 @@ async fn audit_filters_by_address_and_expands_entries() {
     ]);
     page.assert_lacks(&["The chain is valid", "any</option>"]);
     assert!(
-        recorded(&fake).iter().any(|said| said.contains("\"since\":\"2026-11-21T08:15:02.000Z\"")),
+        recorded(&fake).iter().any(|text| text.contains("\"since\":\"2026-11-21T08:15:02.000Z\"")),
         "{:?}",
         recorded(&fake)
     );
@@ -555,12 +555,12 @@ async fn audit_chain_is_verified_in_parts() {
 
 #[tokio::test]
 async fn audit_refusal_names_permission_and_admins() {
-    let said =
+    let text =
         "ada has none of the permissions operator, reviewer, admin; an admin can give one: root.";
-    let fake = Fake::new(|world| world.monitoring.refused = Some(Problem::forbidden(said)));
+    let fake = Fake::new(|world| world.monitoring.refused = Some(Problem::forbidden(text)));
     let page = get(&fake, "/audit").await;
     assert_eq!(page.status, 403);
-    page.assert_contains(&["data-status=\"403\"", "Not allowed", said]);
+    page.assert_contains(&["data-status=\"403\"", "Not allowed", text]);
     page.assert_lacks(&["Verify the chain", "Export sealed entries"]);
 }
 
@@ -588,7 +588,7 @@ async fn search_groups_hits_by_kind() {
 
     let asked_nothing = Fake::new(|_| {});
     get(&asked_nothing, "/search").await.assert_contains(&["aria-label=\"Pages\"", "Blueprints"]);
-    assert!(!recorded(&asked_nothing).iter().any(|said| said.starts_with("search")));
+    assert!(!recorded(&asked_nothing).iter().any(|text| text.starts_with("search")));
     let none = Fake::new(|world| world.monitoring.found = SearchResults::default());
     get(&none, "/search?q=zzz").await.assert_contains(&["No results"]);
     let same = get(&Fake::new(|_| {}), "/search?q=it's").await;

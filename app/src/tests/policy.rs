@@ -51,8 +51,8 @@ async fn policy_change_is_proposed_on_a_board() {
     ]);
     let done = post(&fake, "/call/propose_policy", "deployment=web").await;
     assert_eq!((done.status, done.location.as_deref()), (302, Some("/deployments/web?ask=policy")));
-    let told = fake.0.lock().expect("no test died here").told.clone();
-    assert!(told.contains(&"propose web".to_owned()), "{told:?}");
+    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    assert!(reported.contains(&"propose web".to_owned()), "{reported:?}");
 }
 
 #[tokio::test]

@@ -186,7 +186,7 @@ async fn version_change_shows_old_version_and_scripts() {
         new: Some(Hash::of_bytes(b"new")),
         text,
     };
-    let told = ContentChange {
+    let reported = ContentChange {
         old: content("old"),
         new: content("new"),
         changes: Vec::new(),
@@ -219,10 +219,10 @@ async fn version_change_shows_old_version_and_scripts() {
             old: None,
             new: Some("a1b2c3d4".into()),
         }];
-        world.review.contents = vec![told.clone()];
+        world.review.contents = vec![reported.clone()];
         world.review.pins = vec![pin.clone()];
         world.comparison.difference = world.review.difference.clone();
-        world.comparison.contents = vec![told];
+        world.comparison.contents = vec![reported];
         world.comparison.pins = vec![pin];
     });
     for path in ["/reviews/128", "/blueprints?from=1&to=2"] {

@@ -87,9 +87,9 @@ impl Fake {
         &self,
         _: &Actor,
         number: BlueprintNumber,
-        wanted: &RetryFailed,
+        request: &RetryFailed,
     ) -> Result<RetriedSteps, Problem> {
-        self.record(format!("retry {number} {} {}", wanted.reason, wanted.destructive));
+        self.record(format!("retry {number} {} {}", request.reason, request.destructive));
         self.read(|_| RetriedSteps { retried: 3, ..RetriedSteps::default() })
     }
 }
@@ -127,8 +127,8 @@ async fn failed_steps_are_retried_without_scripts() {
         post(&fake, "/call/retry_failed", "blueprint=7&reason=fixed&destructive=true").await;
     assert_eq!(answer.status, 302);
     post(&fake, "/call/retry_failed", "blueprint=7&reason=fixed").await;
-    let told = fake.0.lock().expect("no test died here").told.clone();
-    assert_eq!(told, ["retry 7 fixed true", "retry 7 fixed false"]);
+    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    assert_eq!(reported, ["retry 7 fixed true", "retry 7 fixed false"]);
 }
 
 #[tokio::test]
@@ -188,8 +188,8 @@ async fn board_counts_states_and_filters_them() {
     ]);
     let filtered = get(&fake, "/deployments/web?state=not-active").await;
     filtered.assert_contains(&["Show all noderoles", "href=\"/deployments/web\""]);
-    let told = fake.0.lock().expect("no test died here").told.clone();
-    assert!(told.contains(&"board web, not active".to_owned()), "{told:?}");
+    let reported = fake.0.lock().expect("no test died here").calls.clone();
+    assert!(reported.contains(&"board web, not active".to_owned()), "{reported:?}");
 }
 
 #[tokio::test]

@@ -30,7 +30,7 @@ async fn values_link_to_their_sources() {
     own.assert_contains(&["type=\"hidden\" name=\"own\" value=\"true\"", ">First"]);
     let asked = ValuesQuery { find: "x".into(), after: Some("/a".into()), own: true };
     let asked = format!("values {}", serde_json::to_string(&asked).expect("JSON"));
-    assert!(fake.0.lock().expect("no test died here").told.contains(&asked));
+    assert!(fake.0.lock().expect("no test died here").calls.contains(&asked));
     let nothing = get(&fake, "/noderoles/none/data").await;
     assert_eq!((nothing.status, nothing.body.matches("<h1").count()), (404, 1));
     nothing.assert_lacks(&["name=\"find\""]);

@@ -77,9 +77,9 @@ impl<S: Sort> fmt::Display for Order<S> {
 
 /// An unknown sort order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown sort order {said:?}. Valid orders: {}", known.join(", "))]
+#[error("unknown sort order {given:?}. Valid orders: {}", known.join(", "))]
 pub struct UnknownOrder {
-    said: String,
+    given: String,
     known: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ impl<S: Sort> FromStr for Order<S> {
         let (descending, word) = text.strip_prefix('-').map_or((false, text), |word| (true, word));
         let by = S::EVERY.iter().copied().find(|by| by.as_str() == word);
         by.map(|by| Self { by, descending }).ok_or_else(|| UnknownOrder {
-            said: text.chars().take(80).collect(),
+            given: text.chars().take(80).collect(),
             known: Self::names().collect(),
         })
     }
@@ -192,18 +192,18 @@ pub struct Cursor(String);
 /// An invalid cursor for this list and order.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "Invalid cursor {said:?} for the sort order {order}. Use the `next` value of the previous page \
+    "Invalid cursor {given:?} for the sort order {order}. Use the `next` value of the previous page \
      with the same sort order"
 )]
 pub struct InvalidCursor {
-    said: String,
+    given: String,
     order: String,
 }
 
 impl InvalidCursor {
     pub fn new<S: Sort>(cursor: Option<&Cursor>, order: Order<S>) -> Self {
-        let said = cursor.map(Cursor::as_str).unwrap_or_default();
-        Self { said: said.chars().take(80).collect(), order: order.to_string() }
+        let text = cursor.map(Cursor::as_str).unwrap_or_default();
+        Self { given: text.chars().take(80).collect(), order: order.to_string() }
     }
 }
 
@@ -224,10 +224,10 @@ impl Cursor {
     /// The keys of the row, if the cursor is valid for this order.
     pub fn keys<S: Sort>(&self, order: Order<S>) -> Result<Vec<Key>, InvalidCursor> {
         let kinds = order.by.keys();
-        let said = self.0.strip_prefix(&format!("{order}{SEPARATOR}"));
-        let is_short = said.is_none();
-        let said = said.or_else(|| Some(&*self.0).filter(|_| order.is_usual() && kinds.len() == 1));
-        let parts: Vec<&str> = said.map(|said| said.split(SEPARATOR).collect()).unwrap_or_default();
+        let text = self.0.strip_prefix(&format!("{order}{SEPARATOR}"));
+        let is_short = text.is_none();
+        let text = text.or_else(|| Some(&*self.0).filter(|_| order.is_usual() && kinds.len() == 1));
+        let parts: Vec<&str> = text.map(|text| text.split(SEPARATOR).collect()).unwrap_or_default();
         let key = |(part, kind): (&&str, &KeyKind)| match kind {
             KeyKind::Text => Some(Key::Text(part.replace("~0", "~"))),
             // In the short form the number is a row's own number, which is never negative.

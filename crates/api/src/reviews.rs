@@ -707,11 +707,11 @@ mod page_tests {
             secret: false,
         };
         let contents = Sides { old: Some(hash(1)), new: Some(hash(2)) };
-        let mut told = comparison();
-        told.difference =
-            Difference { deployments: told.difference.deployments, ..Difference::default() };
-        told.difference.deployments.truncate(1);
-        let deployment = &mut told.difference.deployments[0];
+        let mut reported = comparison();
+        reported.difference =
+            Difference { deployments: reported.difference.deployments, ..Difference::default() };
+        reported.difference.deployments.truncate(1);
+        let deployment = &mut reported.difference.deployments[0];
         let id = deployment.id;
         deployment.barclamps = vec![BarclampDifference {
             barclamp: barclamp.clone(),
@@ -727,8 +727,8 @@ mod page_tests {
             data: Vec::new(),
         }];
         let (old, new) = (Some(version("2", None)), Some(version("1", Some("system"))));
-        told.pins = vec![PinChange { deployment: id, barclamp, old, new, roles: Vec::new() }];
-        told.contents = vec![ContentChange {
+        reported.pins = vec![PinChange { deployment: id, barclamp, old, new, roles: Vec::new() }];
+        reported.contents = vec![ContentChange {
             old: hash(1),
             new: hash(2),
             changes: vec![
@@ -743,7 +743,7 @@ mod page_tests {
                 file("40-d.sh", Mark::Changed, FileText::NotCompared),
             ],
         }];
-        let text = told.text();
+        let text = reported.text();
         let (_, text) = text.split_once("\n\n").unwrap();
         let expected = format!(
             "* deployment d1\n  * barclamp tool: 2 (0a1b2c3d) -> 1 (0a1b2c3d), from system\n  * \

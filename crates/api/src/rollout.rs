@@ -220,8 +220,9 @@ mod tests {
 
     #[test]
     fn remaining_time_is_rounded() {
-        let said = [(0, "1 s"), (7, "7 s"), (68, "70 s"), (700, "12 min"), (11_390, "3 h 10 min")];
-        for (seconds, text) in said {
+        let message =
+            [(0, "1 s"), (7, "7 s"), (68, "70 s"), (700, "12 min"), (11_390, "3 h 10 min")];
+        for (seconds, text) in message {
             assert_eq!(approximate(seconds), text);
         }
     }

@@ -434,29 +434,32 @@ mod tests {
 
     #[test]
     fn unknown_key_error_has_a_suggestion() {
-        let said = |text: &str| format!("{:#}", file(text).expect_err(text));
-        assert!(said("worker_capasity = 3").contains("\"worker_capacity\""));
-        assert!(said("hello = 3").contains("unknown setting \"hello\". List all"));
-        assert!(said("listen = [1]").contains("listen must be a string"));
-        assert!(said("config = 'x'").contains("unknown setting"), "a file can't name another file");
-        assert!(said("log = 'x'\nlisten = ").contains("line 2"));
-        let unquoted = said("\ndatabase_url = postgres://gantry:hunter22@db/gantry\n");
+        let message = |text: &str| format!("{:#}", file(text).expect_err(text));
+        assert!(message("worker_capasity = 3").contains("\"worker_capacity\""));
+        assert!(message("hello = 3").contains("unknown setting \"hello\". List all"));
+        assert!(message("listen = [1]").contains("listen must be a string"));
+        assert!(
+            message("config = 'x'").contains("unknown setting"),
+            "a file can't name another file"
+        );
+        assert!(message("log = 'x'\nlisten = ").contains("line 2"));
+        let unquoted = message("\ndatabase_url = postgres://gantry:hunter22@db/gantry\n");
         assert!(unquoted.contains("line 2") && !unquoted.contains("hunter22"), "{unquoted}");
     }
 
     #[test]
     fn invalid_value_is_rejected_as_on_command_line() {
-        let said = |text: &str| format!("{:#}", file(text).expect_err(text));
+        let message = |text: &str| format!("{:#}", file(text).expect_err(text));
         assert!(
-            said("worker_capacity = 'many'")
+            message("worker_capacity = 'many'")
                 .starts_with("invalid value of worker_capacity: \"many\": ")
         );
-        let idle = said("worker_capacity = 0");
+        let idle = message("worker_capacity = 0");
         assert!(
             idle.starts_with("invalid value of worker_capacity: \"0\": ") && idle.contains("1.."),
             "{idle}"
         );
-        assert!(said("max_running = 0").starts_with("invalid value of max_running: "));
+        assert!(message("max_running = 0").starts_with("invalid value of max_running: "));
         let line = command().try_get_matches_from([
             "gantry",
             "worker",
@@ -471,16 +474,16 @@ mod tests {
                 .contains("'--capacity <CAPACITY>'")
         );
         assert_eq!(
-            said("listen = 'localhost:80'"),
+            message("listen = 'localhost:80'"),
             "invalid value of listen: \"localhost:80\": must be an IP address and a port, such as \
              127.0.0.1:7780"
         );
         assert!(
-            said("log_json = 'perhaps'").contains("true, false"),
+            message("log_json = 'perhaps'").contains("true, false"),
             "{}",
-            said("log_json = 'perhaps'")
+            message("log_json = 'perhaps'")
         );
-        let secret = said("metrics_token = 'hunter22'");
+        let secret = message("metrics_token = 'hunter22'");
         assert!(secret.contains("too short") && !secret.contains("hunter22"), "{secret}");
     }
 

@@ -114,7 +114,7 @@ async fn check_schema(
     options: &PgConnectOptions,
     role: Role,
 ) -> Result<(), OpenError> {
-    let said = |error| explained(error, options);
+    let text = |error| explained(error, options);
     // The owner of a table can disable its triggers.
     let owns_tables: bool = sqlx::query_scalar(
         "SELECT coalesce(bool_or(pg_has_role(relowner, 'USAGE')), false)
@@ -122,7 +122,7 @@ async fn check_schema(
     )
     .fetch_one(store.pool())
     .await
-    .map_err(said)?;
+    .map_err(text)?;
     let name = options.get_username();
     if let (true, Role::Program(purpose)) = (owns_tables, role) {
         return Err(OpenError::Permanent(anyhow!(
@@ -267,14 +267,14 @@ mod tests {
             ("mysql://db/shop", "postgres://"),
             ("db.example.com", "postgres://"),
         ] {
-            let said = format!("{:#}", address(wrong, "DATABASE_URL").unwrap_err());
-            assert!(said.contains(word) && said.starts_with("DATABASE_URL"), "{said}");
+            let error = format!("{:#}", address(wrong, "DATABASE_URL").unwrap_err());
+            assert!(error.contains(word) && error.starts_with("DATABASE_URL"), "{error}");
         }
-        let said = format!(
+        let error = format!(
             "{:#}",
             address("postgres://a:geheim@h:notaport/d", "DATABASE_URL").unwrap_err()
         );
-        assert!(!said.contains("geheim"), "{said}");
+        assert!(!error.contains("geheim"), "{error}");
         let socket_options =
             address("postgres://a@localhost/d?host=/srv/gantry/socket", "DATABASE_URL").unwrap();
         let (OpenError::Temporary(why) | OpenError::Permanent(why)) =

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn misspelled_variable_warning_has_a_suggestion() {
-        let told = of(&[
+        let reported = of(&[
             "GANTRY_LISTN",
             "GANTRY_DATABASE_URL",
             "GANTRY_WORKER_CAPASITY",
@@ -106,9 +106,9 @@ mod tests {
             ["\"GANTRY_WORKER_CAPASITY\"", "did you mean GANTRY_WORKER_CAPACITY?"],
             ["\"GANTRY_XYZZY\"", "in the environment. List all with `gantry config`"],
         ];
-        assert_eq!(told.len(), parts.len(), "{told:?}");
-        for (told, parts) in told.iter().zip(parts) {
-            assert!(parts.iter().all(|part| told.contains(part)), "{told}: {parts:?}");
+        assert_eq!(reported.len(), parts.len(), "{reported:?}");
+        for (reported, parts) in reported.iter().zip(parts) {
+            assert!(parts.iter().all(|part| reported.contains(part)), "{reported}: {parts:?}");
         }
     }
 
@@ -120,9 +120,9 @@ mod tests {
         );
         let many: Vec<String> =
             (0..MAX_WARNINGS + 3).map(|n| format!("GANTRY_PORT_{n}_TCP_ADDR")).collect();
-        let told = of(&many.iter().map(String::as_str).collect::<Vec<_>>());
-        assert_eq!(told.len(), MAX_WARNINGS + 1);
-        assert!(told[MAX_WARNINGS].starts_with("3 more"), "{told:?}");
+        let reported = of(&many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert_eq!(reported.len(), MAX_WARNINGS + 1);
+        assert!(reported[MAX_WARNINGS].starts_with("3 more"), "{reported:?}");
     }
 
     #[test]

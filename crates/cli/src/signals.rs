@@ -67,13 +67,13 @@ pub struct StopRequest(watch::Receiver<bool>);
 impl StopRequest {
     /// Requests a stop at the signals of [`stopped`], starting now.
     pub fn on_signals() -> Self {
-        let (sender, told) = watch::channel(false);
+        let (sender, reported) = watch::channel(false);
         let stopped = stopped();
         tokio::spawn(async move {
             stopped.await;
             let _ = sender.send(true);
         });
-        Self(told)
+        Self(reported)
     }
 
     pub fn is_stopping(&self) -> bool {
@@ -82,7 +82,7 @@ impl StopRequest {
 
     /// Waits for the stop request.
     pub async fn stop_requested(&mut self) {
-        if self.0.wait_for(|told| *told).await.is_err() {
+        if self.0.wait_for(|reported| *reported).await.is_err() {
             // The sender is gone, so no request can arrive.
             std::future::pending().await
         }
@@ -92,11 +92,11 @@ impl StopRequest {
 /// Resolves when standard input ends. The parent has the other end of the pipe, which also closes
 /// if the parent is killed.
 pub async fn orphaned() {
-    let (sender, told) = tokio::sync::oneshot::channel();
+    let (sender, reported) = tokio::sync::oneshot::channel();
     // A plain thread, because the read blocks and must not delay the process's exit.
     std::thread::spawn(move || {
         let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
         let _ = sender.send(());
     });
-    let _ = told.await;
+    let _ = reported.await;
 }

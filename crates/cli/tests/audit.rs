@@ -65,8 +65,8 @@ impl World {
     fn gantry(&self, words: &[&str]) -> (i32, String) {
         let output =
             Command::new(env!("CARGO_BIN_EXE_gantry")).arg("audit").args(words).output().unwrap();
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
     }
 }
 
@@ -75,22 +75,22 @@ fn expected_link_finds_cut_and_recomputed_chains() {
     let world = World::new();
     let export = world.export(5);
     let newest = format!("5:{}", world.chain.hash);
-    let (code, said) = world.gantry(&["verify", &export, "--expect", &newest]);
+    let (code, text) = world.gantry(&["verify", &export, "--expect", &newest]);
     assert!(
-        code == 0 && said.contains("Each expected link is in the chain.") && said.contains(&newest),
-        "{said}"
+        code == 0 && text.contains("Each expected link is in the chain.") && text.contains(&newest),
+        "{text}"
     );
     let other = format!("3:{}", Hash::of_bytes(b"another chain"));
-    let (code, said) = world.gantry(&["verify", &export, "--expect", &other]);
+    let (code, text) = world.gantry(&["verify", &export, "--expect", &other]);
     assert!(
-        code == 1 && said.contains("Entry 3 has the link") && said.contains("computed again"),
-        "{said}"
+        code == 1 && text.contains("Entry 3 has the link") && text.contains("computed again"),
+        "{text}"
     );
     let cut = world.export(2);
-    let (code, said) = world.gantry(&["verify", &cut]);
-    assert_eq!(code, 0, "it holds by itself: {said}");
-    let (code, said) = world.gantry(&["verify", &cut, "--expect", &newest]);
-    assert!(code == 1 && said.contains("Entries 3 to 5 are missing"), "{said}");
+    let (code, text) = world.gantry(&["verify", &cut]);
+    assert_eq!(code, 0, "it holds by itself: {text}");
+    let (code, text) = world.gantry(&["verify", &cut, "--expect", &newest]);
+    assert!(code == 1 && text.contains("Entries 3 to 5 are missing"), "{text}");
     let zero = format!("0:{}", world.chain.hash);
     for (wrong, why) in [
         ("5", "the colon is missing"),
@@ -98,10 +98,10 @@ fn expected_link_finds_cut_and_recomputed_chains() {
         ("x:y", "\"x\" is not an entry number: invalid digit"),
         ("5:ab", "\"ab\" is not a hash: A hash must have 64 lowercase hexadecimal digits"),
     ] {
-        let (code, said) = world.gantry(&["verify", &cut, "--expect", wrong]);
+        let (code, text) = world.gantry(&["verify", &cut, "--expect", wrong]);
         assert!(
-            code == 2 && said.contains(why) && said.contains("A link is SEQ:HASH"),
-            "{wrong}: {said}"
+            code == 2 && text.contains(why) && text.contains("A link is SEQ:HASH"),
+            "{wrong}: {text}"
         );
     }
 }
@@ -111,8 +111,8 @@ fn checkpoints_are_verified_with_their_key() {
     let world = World::new();
     let key = world.path("audit.pem");
     let key = key.to_str().unwrap();
-    let (code, said) = world.gantry(&["keygen", key]);
-    assert_eq!(code, 0, "{said}");
+    let (code, text) = world.gantry(&["keygen", key]);
+    assert_eq!(code, 0, "{text}");
     assert_eq!(fs::metadata(key).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(world.gantry(&["keygen", key]).0, 2, "no key is overwritten");
     let public = format!("{key}.pub");
@@ -130,24 +130,24 @@ fn checkpoints_are_verified_with_their_key() {
         world.gantry(&["verify", export, "--checkpoints", &file, "--key", key])
     };
 
-    let (code, said) = verify(&world.export(5), &public);
-    assert_eq!(code, 0, "{said}");
-    let (code, said) = verify(&world.export(3), &public);
-    assert!(code == 1 && said.contains("Entry 4 is missing"), "{said}");
+    let (code, text) = verify(&world.export(5), &public);
+    assert_eq!(code, 0, "{text}");
+    let (code, text) = verify(&world.export(3), &public);
+    assert!(code == 1 && text.contains("Entry 4 is missing"), "{text}");
     world.write("checkpoints.jsonl", &checkpoint(2, Hash::of_bytes(b"another chain")));
-    let (code, said) = verify(&world.export(5), &public);
-    assert!(code == 1 && said.contains("Entry 2 has the link"), "{said}");
+    let (code, text) = verify(&world.export(5), &public);
+    assert!(code == 1 && text.contains("Entry 2 has the link"), "{text}");
     world.write("checkpoints.jsonl", &honest.replace("\"epoch\":1", "\"epoch\":2"));
-    let (code, said) = verify(&world.export(5), &public);
+    let (code, text) = verify(&world.export(5), &public);
     assert!(
-        code == 1 && said.contains("was not signed with this key, or it was altered"),
-        "{said}"
+        code == 1 && text.contains("was not signed with this key, or it was altered"),
+        "{text}"
     );
     world.write("checkpoints.jsonl", &honest);
     let stranger = SigningKey::read(&SigningKey::generate().unwrap()).unwrap().public();
-    let (code, said) = verify(&world.export(5), &world.write("other.pub", &stranger));
-    assert!(code == 1 && said.contains("was not signed with this key"), "{said}");
+    let (code, text) = verify(&world.export(5), &world.write("other.pub", &stranger));
+    assert!(code == 1 && text.contains("was not signed with this key"), "{text}");
     assert_eq!(verify(&world.export(5), "/nothing.pub").0, 2);
-    let (code, said) = world.gantry(&["verify", &world.export(5), "--checkpoints", &file]);
-    assert!(code == 2 && said.contains("--key"), "{said}");
+    let (code, text) = world.gantry(&["verify", &world.export(5), "--checkpoints", &file]);
+    assert!(code == 2 && text.contains("--key"), "{text}");
 }

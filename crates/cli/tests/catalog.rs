@@ -59,8 +59,8 @@ fn json_of(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}", out(output)))
 }
 
-fn severities(told: &Value) -> Vec<&str> {
-    told["findings"]
+fn severities(reported: &Value) -> Vec<&str> {
+    reported["findings"]
         .as_array()
         .unwrap()
         .iter()
@@ -73,9 +73,9 @@ fn importable_catalog_passes_with_counts() {
     let good = folder(&[("demo/demo.yml", GOOD.as_bytes()), ("demo/notes.txt", b"not ours")]);
     let output = check(good.path(), &["--json"]);
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
-    let told = json_of(&output);
-    assert_eq!(told["counts"], json!({"barclamps": 1, "roles": 2, "jigs": 1, "attributes": 1}));
-    assert_eq!((severities(&told), &told["disappeared"]), (vec![], &json!([])));
+    let answer = json_of(&output);
+    assert_eq!(answer["counts"], json!({"barclamps": 1, "roles": 2, "jigs": 1, "attributes": 1}));
+    assert_eq!((severities(&answer), &answer["disappeared"]), (vec![], &json!([])));
     let output = check(good.path(), &[]);
     assert!(
         output.status.success() && out(&output).starts_with("demo 2: 2 roles, "),
@@ -94,9 +94,9 @@ fn warnings_are_reported_and_pass() {
         "{}",
         out(&output)
     );
-    let told = json_of(&check(odd.path(), &["--json"]));
-    assert_eq!((severities(&told), &told["counts"]["roles"]), (vec!["warning"], &Value::from(2)));
-    let finding = &told["findings"][0];
+    let json = json_of(&check(odd.path(), &["--json"]));
+    assert_eq!((severities(&json), &json["counts"]["roles"]), (vec!["warning"], &Value::from(2)));
+    let finding = &json["findings"][0];
     assert_eq!((finding["line"].as_u64(), finding["column"].as_u64()), (Some(10), Some(5)));
 }
 
@@ -113,7 +113,7 @@ fn errors_are_reported_with_position_and_fail() {
     let head = "barclamp: {name: demo, version: 1}\n";
     let latin1 =
         [head.as_bytes(), b"roles:\n  - {name: app, jig: noop, description: f\xfcr}\n"].concat();
-    for (what, bytes, said) in [
+    for (what, bytes, text) in [
         ("broken", format!("{head}roles: [").into_bytes(), "Invalid YAML"),
         ("bomb", format!("{head}{bomb}").into_bytes(), "With its aliases expanded"),
         ("deep", format!("{head}{}", deep(100)).into_bytes(), "nested deeper"),
@@ -125,17 +125,17 @@ fn errors_are_reported_with_position_and_fail() {
         let output = check(bad.path(), &[]);
         assert_eq!(output.status.code(), Some(1), "{what}");
         assert!(
-            out(&output).contains("demo.yml:") && out(&output).contains(said),
+            out(&output).contains("demo.yml:") && out(&output).contains(text),
             "{what}: {}",
             out(&output)
         );
         assert!(err(&output).contains("cannot be imported"), "{what}: {}", err(&output));
         let output = check(bad.path(), &["--json"]);
-        let told = json_of(&output);
+        let json = json_of(&output);
         assert_eq!(output.status.code(), Some(1), "{what}");
-        assert!(severities(&told).contains(&"error"), "{what}: {told}");
+        assert!(severities(&json).contains(&"error"), "{what}: {json}");
         assert_eq!(
-            told["counts"]["barclamps"], 0,
+            json["counts"]["barclamps"], 0,
             "{what}: with errors nothing is imported, so nothing counts"
         );
     }
@@ -146,7 +146,7 @@ fn missing_catalog_is_reported() {
     let empty = folder(&[("notes.txt", b"nothing")]);
     let file = empty.path().join("notes.txt");
     let nowhere = empty.path().join("nowhere");
-    for (path, code, said) in [
+    for (path, code, text) in [
         (empty.path(), 1, "has no barclamp file"),
         (&file, 2, "Cannot read"),
         (&nowhere, 2, "Cannot read"),
@@ -159,26 +159,26 @@ fn missing_catalog_is_reported() {
             path.display()
         );
         assert!(
-            err(&output).starts_with("gantry: ") && err(&output).contains(said),
+            err(&output).starts_with("gantry: ") && err(&output).contains(text),
             "{}",
             err(&output)
         );
         let output = check(path, &["--json"]);
-        let told = json_of(&output);
+        let json = json_of(&output);
         assert_eq!(output.status.code(), Some(code), "{}", path.display());
         assert_eq!(
-            (severities(&told), &told["counts"]["barclamps"]),
+            (severities(&json), &json["counts"]["barclamps"]),
             (vec!["error"], &Value::from(0)),
-            "{told}"
+            "{json}"
         );
-        let finding = &told["findings"][0];
+        let finding = &json["findings"][0];
         assert_eq!(finding["file"], path.display().to_string());
-        assert!(finding["what"].as_str().unwrap().contains(said), "{told}");
-        assert!(err(&output).contains(said), "{}", err(&output));
+        assert!(finding["what"].as_str().unwrap().contains(text), "{json}");
+        assert!(err(&output).contains(text), "{}", err(&output));
     }
     let good = folder(&[("demo.yml", GOOD.as_bytes())]);
-    let told = json_of(&check(good.path(), &["--since", nowhere.to_str().unwrap(), "--json"]));
-    assert_eq!(told["findings"][0]["file"], nowhere.display().to_string());
+    let json = json_of(&check(good.path(), &["--since", nowhere.to_str().unwrap(), "--json"]));
+    assert_eq!(json["findings"][0]["file"], nowhere.display().to_string());
 }
 
 #[cfg(unix)]
@@ -252,9 +252,9 @@ fn removal_since_older_folder_is_reported() {
     let since = before.path().to_str().unwrap();
     let output = check(now.path(), &["--since", since, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
-    let told = json_of(&output);
+    let json = json_of(&output);
     let lines: Vec<&str> =
-        told["disappeared"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        json["disappeared"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     assert!(lines.iter().any(|line| line.contains("app-port")), "{lines:?}");
     let output = check(now.path(), &["--since", since]);
     assert!(out(&output).contains("app-port"), "{}", out(&output));
@@ -270,14 +270,14 @@ fn changed_content_of_known_version_fails() {
     let before = folder(&[("demo.yml", GOOD.as_bytes())]);
     let now = folder(&[("demo.yml", GOOD.replace("requires: [base]", "requires: []").as_bytes())]);
     let output = check(now.path(), &["--since", before.path().to_str().unwrap(), "--json"]);
-    let told = json_of(&output);
+    let json = json_of(&output);
     assert_eq!(
-        (output.status.code(), severities(&told).last().copied()),
+        (output.status.code(), severities(&json).last().copied()),
         (Some(1), Some("error")),
-        "{told}"
+        "{json}"
     );
-    let last = told["findings"].as_array().unwrap().last().unwrap();
-    assert!(last["what"].as_str().unwrap().contains("give it a new version"), "{told}");
+    let last = json["findings"].as_array().unwrap().last().unwrap();
+    assert!(last["what"].as_str().unwrap().contains("give it a new version"), "{json}");
     assert_eq!(last["file"], "demo.yml");
     let same = check(before.path(), &["--since", before.path().to_str().unwrap()]);
     assert_eq!(same.status.code(), Some(0), "{}", err(&same));
@@ -289,9 +289,9 @@ fn symbolic_link_is_reported_and_skipped() {
     let good = folder(&[("demo.yml", GOOD.as_bytes())]);
     std::os::unix::fs::symlink("demo.yml", good.path().join("linked.yml")).unwrap();
     let output = check(good.path(), &["--json"]);
-    let told = json_of(&output);
-    assert_eq!((output.status.code(), severities(&told)), (Some(0), vec!["warning"]), "{told}");
-    assert_eq!(told["findings"][0]["file"], "linked.yml");
+    let json = json_of(&output);
+    assert_eq!((output.status.code(), severities(&json)), (Some(0), vec!["warning"]), "{json}");
+    assert_eq!(json["findings"][0]["file"], "linked.yml");
 }
 
 #[test]
@@ -336,15 +336,15 @@ fn corpus_imports_with_known_counts() {
     let (mut found, mut roles) = (BTreeMap::new(), BTreeMap::new());
     for folder in folders {
         let output = check(&folder, &["--json"]);
-        let told = json_of(&output);
+        let answer = json_of(&output);
         assert_eq!(output.status.code(), Some(0), "{}: {}", folder.display(), err(&output));
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let [errors, warnings, notes] = ["error", "warning", "note"].map(|severity| {
-            severities(&told).into_iter().filter(|other| *other == severity).count()
+            severities(&answer).into_iter().filter(|other| *other == severity).count()
         });
         let findings = json!({"error": errors, "warning": warnings, "note": notes});
-        roles.insert(name.clone(), told["counts"]["roles"].as_u64().unwrap());
-        found.insert(name, json!({"counts": told["counts"], "findings": findings}));
+        roles.insert(name.clone(), answer["counts"]["roles"].as_u64().unwrap());
+        found.insert(name, json!({"counts": answer["counts"], "findings": findings}));
     }
     assert_eq!(
         roles,

@@ -91,9 +91,10 @@ impl Installation {
         let link =
             self.people.create_sign_in_link(None, person, Duration::from_secs(60)).await.unwrap();
         let given = format!("{}/sign-in#token={}\n", self.server, link.reveal());
-        let said = self.run_with_input(&["context", "add", name, "--server", &self.server], &given);
-        assert!(said.ok().contains(&format!("as {name}")), "{said:?}");
-        assert!(!said.out.contains(link.reveal()) && !said.err.contains(link.reveal()));
+        let output =
+            self.run_with_input(&["context", "add", name, "--server", &self.server], &given);
+        assert!(output.ok().contains(&format!("as {name}")), "{output:?}");
+        assert!(!output.out.contains(link.reveal()) && !output.err.contains(link.reveal()));
     }
 
     fn command(&self, words: &[&str]) -> Command {
@@ -274,12 +275,14 @@ async fn contexts_are_private_and_hide_secrets() {
         &["context", "show", "bo"],
         &["me", "--json"],
     ] {
-        let said = installation.gantry(words);
+        let printed = installation.gantry(words);
         assert!(
-            cookies.iter().all(|cookie| !said.out.contains(cookie) && !said.err.contains(cookie)),
-            "{said:?}"
+            cookies
+                .iter()
+                .all(|cookie| !printed.out.contains(cookie) && !printed.err.contains(cookie)),
+            "{printed:?}"
         );
-        said.ok();
+        printed.ok();
     }
     let all = installation.gantry(&["context", "list", "--json"]).json();
     assert_eq!((all[0]["name"].as_str(), all[0]["current"].as_bool()), (Some("ada"), Some(true)));
@@ -404,9 +407,9 @@ async fn new_link_resets_a_persons_access() {
     let first = made["link"].as_str().unwrap().to_owned();
     assert!(first.starts_with(&format!("{}/sign-in#token=", installation.server)), "{made}");
     assert_eq!(made["minutes"], 24 * 60);
-    let said = root(&["person", "link", "bo"]);
-    let second = said.ok();
-    assert!(said.err.contains("within 24 hours") && !said.err.contains("token="), "{said:?}");
+    let output = root(&["person", "link", "bo"]);
+    let second = output.ok();
+    assert!(output.err.contains("within 24 hours") && !output.err.contains("token="), "{output:?}");
     let add = |name: &str, link: &str| {
         installation.run_with_input(
             &["context", "add", name, "--server", &installation.server],
@@ -528,8 +531,8 @@ async fn owner_confirms_a_passkey_by_its_fingerprint() {
         confirm(name, other).no(1, "no passkey with the fingerprint");
     }
     assert!(installation.as_owner(&["bo", "--passkeys"]).ok().contains("not confirmed"));
-    let said = confirm("bo", &fingerprint.to_uppercase()).ok();
-    assert_eq!(said, format!("The passkey Laptop of bo ({fingerprint}) is confirmed.\n"));
+    let text = confirm("bo", &fingerprint.to_uppercase()).ok();
+    assert_eq!(text, format!("The passkey Laptop of bo ({fingerprint}) is confirmed.\n"));
     confirm("bo", &fingerprint).no(1, "already confirmed");
     let listed = installation.as_owner(&["bo", "--passkeys", "--json"]).json();
     assert_eq!((&listed[0]["id"], &listed[0]["confirmed"]), (&json!(id), &json!(true)), "{listed}");
@@ -538,8 +541,8 @@ async fn owner_confirms_a_passkey_by_its_fingerprint() {
     // A revoked passkey can't be confirmed.
     installation.gantry(&["passkey", "revoke", "Laptop"]).no(2, "");
     installation.gantry(&["passkey", "revoke", &id]).no(4, "");
-    let said = installation.gantry(&["passkey", "revoke", &id, "--context", "local"]).ok();
-    assert_eq!(said, format!("Passkey {id} is revoked.\n"));
+    let text = installation.gantry(&["passkey", "revoke", &id, "--context", "local"]).ok();
+    assert_eq!(text, format!("Passkey {id} is revoked.\n"));
     assert_eq!(
         installation.gantry(&["me", "--context", "local", "--json"]).json()["passkeys"],
         json!([])
@@ -558,8 +561,8 @@ async fn reset_second_factor_ends_sessions_and_passkeys() {
     installation.gantry(&["person", "reset-second-factor", "bo"]).no(6, "admin");
     root(&["person", "reset-second-factor", "zoe"]).no(4, "Person \"zoe\" does not exist");
     root(&["person", "reset-second-factor", "root"]).no(5, "another admin");
-    let said = root(&["person", "reset-second-factor", "bo"]).ok();
-    assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
+    let text = root(&["person", "reset-second-factor", "bo"]).ok();
+    assert_eq!(text, "The second factor of bo is removed, and their sessions have ended.\n");
     installation.gantry(&["node", "list", "--context", "local"]).no(6, "gantry context sign-in");
     let shown = root(&["person", "show", "bo", "--json"]).json();
     assert_eq!(
@@ -569,8 +572,8 @@ async fn reset_second_factor_ends_sessions_and_passkeys() {
 
     // The owner can reset a factor too, because an admin may have lost theirs.
     installation.passkey("near", installation.bo).await;
-    let said = installation.as_owner(&["bo", "--reset-second-factor"]).ok();
-    assert_eq!(said, "The second factor of bo is removed, and their sessions have ended.\n");
+    let text = installation.as_owner(&["bo", "--reset-second-factor"]).ok();
+    assert_eq!(text, "The second factor of bo is removed, and their sessions have ended.\n");
     installation.gantry(&["node", "list", "--context", "near"]).no(6, "gantry context sign-in");
     installation.as_owner(&["zoe", "--reset-second-factor"]).no(1, "zoe");
 }
@@ -685,8 +688,8 @@ async fn sent_back_proposal_shows_reason_and_shift() {
         shift.contains("/n3") && shift.contains("  Now:") && shift.contains("/srv/elsewhere/n3"),
         "{review}"
     );
-    let told = installation.gantry(&["review", "show", &second, "--json"]).json();
-    assert_eq!(told["replaces"]["before"].to_string(), first);
+    let reported = installation.gantry(&["review", "show", &second, "--json"]).json();
+    assert_eq!(reported["replaces"]["before"].to_string(), first);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -792,10 +795,10 @@ async fn file_becomes_one_proposal_for_review() {
         installation.file("own.yaml", "deployment: web\nnode_data: {n2: {app: {port: 81}}}\n");
     installation.gantry(&["apply", "-f", &own]).ok();
     assert!(installation.gantry(&["apply", "-f", &own]).ok().contains("nothing to change"));
-    let told = installation.gantry(&["apply", "-f", &less]);
+    let reported = installation.gantry(&["apply", "-f", &less]);
     assert!(
-        told.err.contains("gantry proposal submit"),
-        "what the open proposal has is not submitted yet: {told:?}"
+        reported.err.contains("gantry proposal submit"),
+        "what the open proposal has is not submitted yet: {reported:?}"
     );
     let proposal =
         installation.gantry(&["proposal", "list", "--json"]).json()["proposals"][0]["id"]
@@ -884,12 +887,12 @@ async fn complete_deployment_is_exported_and_applied() {
 
     let wrong =
         installation.file("wrong.yaml", "deployment: shop\nparent: web\nversions: {graph: '9'}\n");
-    let said = installation.gantry(&["diff", "-f", &wrong]).no(2, "");
+    let output = installation.gantry(&["diff", "-f", &wrong]).no(2, "");
     assert!(
-        said.err.contains("wrong.yaml:2:1: The parent of deployment shop is system"),
-        "{said:?}"
+        output.err.contains("wrong.yaml:2:1: The parent of deployment shop is system"),
+        "{output:?}"
     );
-    assert!(said.err.contains("has no version 9"), "{said:?}");
+    assert!(output.err.contains("has no version 9"), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -1032,12 +1035,12 @@ async fn rejected_documents_leave_no_open_proposal() {
     // n1 has app in web, so edge can't bind it there. Only the server knows this.
     let both = "deployment: web\nbindings: {app: [n1, n2]}\n---\ndeployment: edge\nbindings: {app: [n1]}\n";
     let both = installation.file("both.yaml", both);
-    let said = installation.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
-    let made: Value = serde_json::from_str(&said.out).unwrap();
+    let output = installation.gantry(&["apply", "-f", &both, "--json"]).no(5, "");
+    let made: Value = serde_json::from_str(&output.out).unwrap();
     assert_eq!(
         (made.as_array().map(Vec::len), &made[0]["deployment"]),
         (Some(1), &json!("web")),
-        "{said:?}"
+        "{output:?}"
     );
     installation.gantry(&["apply", "-f", &both]).no(5, "Not proposed: edge");
     let open = installation.gantry(&["proposal", "list", "--json"]).json();
@@ -1083,10 +1086,10 @@ async fn invalid_file_opens_no_proposal() {
     let file = installation
         .file("wrong.yaml", "deployment: web\nbindings:\n  ap: [n1]\n  app: [n1, n33]\n");
     for command in ["apply", "diff"] {
-        let said = installation
+        let printed = installation
             .gantry(&[command, "-f", &file])
             .no(2, "wrong.yaml:4:13: Node \"n33\" does not exist");
-        assert_eq!(said.out, "", "{command}");
+        assert_eq!(printed.out, "", "{command}");
     }
     let file = installation.file("role.yaml", "deployment: web\nbindings:\n  ap: [n1]\n");
     installation
@@ -1518,8 +1521,8 @@ async fn failed_steps_are_retried_at_once() {
     retry(&[]).no(2, "required");
     retry(&["--deployment", "edge"]).no(4, "No failed steps match");
     retry(&["--blueprint", "1"]).no(4, "No failed steps match");
-    let said = retry(&["--blueprint", &blueprint]).ok();
-    assert!(said.starts_with("Retried 2 steps:\n  hello on n"), "{said}");
+    let text = retry(&["--blueprint", &blueprint]).ok();
+    assert!(text.starts_with("Retried 2 steps:\n  hello on n"), "{text}");
     installation.gantry(&["converge", "web"]).no(1, "");
     let one = retry(&["--node", "n1", "--json"]).json();
     assert_eq!(

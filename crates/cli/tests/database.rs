@@ -27,10 +27,10 @@ fn own_url<'d>(db: &'d TestDatabase, command: &[&str]) -> &'d str {
 
 async fn refused(url: &str, command: &[&str]) -> String {
     let ended = gantry(url, command).await;
-    let said = String::from_utf8(ended.stderr).expect("text");
-    assert_eq!(ended.status.code(), Some(1), "{command:?}: {said}");
-    assert_eq!(said.lines().filter(|line| line.starts_with("gantry: ")).count(), 1, "{said}");
-    said
+    let text = String::from_utf8(ended.stderr).expect("text");
+    assert_eq!(ended.status.code(), Some(1), "{command:?}: {text}");
+    assert_eq!(text.lines().filter(|line| line.starts_with("gantry: ")).count(), 1, "{text}");
+    text
 }
 
 fn with(url: &str, from: &str, to: &str) -> String {
@@ -46,10 +46,10 @@ const COMMANDS: [&[&str]; 4] =
 async fn owner_url_is_rejected_by_programs() {
     let db = TestDatabase::new().await;
     for command in COMMANDS.iter().filter(|command| command[0] != "admin") {
-        let said = refused(db.owner_url(), command).await;
+        let text = refused(db.owner_url(), command).await;
         assert!(
-            said.contains("owns Gantry's tables") && said.contains("GANTRY_OWNER_URL"),
-            "{command:?}: {said}"
+            text.contains("owns Gantry's tables") && text.contains("GANTRY_OWNER_URL"),
+            "{command:?}: {text}"
         );
     }
 }
@@ -63,7 +63,7 @@ async fn url_of_another_role_is_rejected() {
             if other == own {
                 continue;
             }
-            let said = refused(other, command).await;
+            let text = refused(other, command).await;
             let needed = match command[0] {
                 "admin" => "does not own Gantry's tables. Set it to the URL of their owner",
                 "worker" => {
@@ -73,7 +73,7 @@ async fn url_of_another_role_is_rejected() {
                     "not the server's role. Set DATABASE_URL of this command to the URL of gantry_server"
                 }
             };
-            assert!(said.contains(needed), "{command:?}: {said}");
+            assert!(text.contains(needed), "{command:?}: {text}");
         }
     }
     let made = gantry(db.owner_url(), &["admin", "ada"]).await;
@@ -96,8 +96,8 @@ async fn other_schema_version_is_reported_first() {
     let db = TestDatabase::new().await;
     let says = async |word: &str| {
         for command in COMMANDS {
-            let said = refused(own_url(&db, command), command).await;
-            assert!(said.contains(word), "{command:?}: {said}");
+            let text = refused(own_url(&db, command), command).await;
+            assert!(text.contains(word), "{command:?}: {text}");
         }
     };
     let owner = async |sql: &'static str| {
@@ -132,6 +132,6 @@ async fn invalid_database_url_names_the_wrong_part() {
         assert!(refused("mysql://db/shop", command).await.contains("postgres://"), "{command:?}");
     }
     let nobody = "postgres://gantry_server:geheim@127.0.0.1:1/gantry";
-    let said = refused(nobody, &["verify"]).await;
-    assert!(said.contains("127.0.0.1:1 does not answer") && !said.contains("geheim"), "{said}");
+    let text = refused(nobody, &["verify"]).await;
+    assert!(text.contains("127.0.0.1:1 does not answer") && !text.contains("geheim"), "{text}");
 }

@@ -32,12 +32,12 @@ fn systemd_accepts_the_units() {
         fs::write(&path, text).expect("to write");
         here.push(path);
     }
-    let said = Command::new("systemd-analyze")
+    let output = Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--recursive-errors=no"])
         .args(&here)
         .output();
-    let said = said.expect("systemd-analyze");
-    let ours: Vec<String> = String::from_utf8_lossy(&said.stderr)
+    let output = output.expect("systemd-analyze");
+    let ours: Vec<String> = String::from_utf8_lossy(&output.stderr)
         .lines()
         .filter(|line| line.contains("gantry"))
         .map(str::to_owned)

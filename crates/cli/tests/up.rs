@@ -80,7 +80,7 @@ fn within<T>(time: Duration, mut look: impl FnMut() -> Option<T>) -> T {
 fn invalid_settings_are_reported_before_start() {
     let data = tempfile::tempdir().unwrap();
     let folder = data.path().join("data");
-    let said = |words: &[&str], variable: (&str, &str)| {
+    let text = |words: &[&str], variable: (&str, &str)| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
         command
             .args(words)
@@ -90,7 +90,7 @@ fn invalid_settings_are_reported_before_start() {
         let output = command.env_remove("DATABASE_URL").output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, short) = said(&["up", "--metrics-token", "hunter22"], ("GANTRY_LOG", "info"));
+    let (code, short) = text(&["up", "--metrics-token", "hunter22"], ("GANTRY_LOG", "info"));
     assert!(
         code == Some(2) && short.contains("too short") && !short.contains("hunter22"),
         "{code:?} {short}"
@@ -98,18 +98,18 @@ fn invalid_settings_are_reported_before_start() {
     assert!(!folder.exists(), "nothing was begun");
     let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = other.local_addr().unwrap().to_string();
-    let (code, refused) = said(&["up", "--listen", &taken], ("GANTRY_LOG", "info"));
+    let (code, refused) = text(&["up", "--listen", &taken], ("GANTRY_LOG", "info"));
     assert!(
         code == Some(1) && refused.contains(&format!("Cannot listen on {taken}")),
         "{code:?} {refused}"
     );
-    let (code, refused) = said(&["up", "--listen", "203.0.113.9:7955"], ("GANTRY_LOG", "info"));
+    let (code, refused) = text(&["up", "--listen", "203.0.113.9:7955"], ("GANTRY_LOG", "info"));
     assert!(
         code == Some(1) && refused.contains("Cannot listen on 203.0.113.9:7955"),
         "{code:?} {refused}"
     );
     assert!(!folder.exists(), "nothing was made for an address that can't be had");
-    let (code, listen) = said(&["config"], ("GANTRY_LISTEN", "zzz"));
+    let (code, listen) = text(&["config"], ("GANTRY_LISTEN", "zzz"));
     assert!(
         code == Some(2) && listen.contains("Invalid value of GANTRY_LISTEN: \"zzz\""),
         "{code:?} {listen}"
@@ -117,7 +117,7 @@ fn invalid_settings_are_reported_before_start() {
     let file = data.path().join("gantry.toml");
     std::fs::write(&file, "listen = 'nonsense'\n").unwrap();
     let (code, named) =
-        said(&["config", "--config", file.to_str().unwrap()], ("GANTRY_LOG", "info"));
+        text(&["config", "--config", file.to_str().unwrap()], ("GANTRY_LOG", "info"));
     let names = named.contains(file.to_str().unwrap())
         && named.contains("invalid value of listen: \"nonsense\"");
     assert!(code == Some(2) && names, "{code:?} {named}");
@@ -126,7 +126,7 @@ fn invalid_settings_are_reported_before_start() {
 #[test]
 fn unknown_variable_is_only_a_warning() {
     let home = tempfile::tempdir().unwrap();
-    let said = |words: &[&str]| {
+    let text = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gantry"));
         command.args(words).env("XDG_CONFIG_HOME", home.path()).env("GANTRY_LISTN", "hunter22");
         command
@@ -136,7 +136,7 @@ fn unknown_variable_is_only_a_warning() {
         let output = command.env_remove("GANTRY_OWNER_URL").output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, config) = said(&["config", "--json"]);
+    let (code, config) = text(&["config", "--json"]);
     assert!(
         config.contains("GANTRY_LISTN") && config.contains("did you mean GANTRY_LISTEN?"),
         "{config}"
@@ -147,12 +147,12 @@ fn unknown_variable_is_only_a_warning() {
         "of the others nothing is to be said: {config}"
     );
     assert!(!config.contains("hunter22"), "{config}");
-    let (code, migrate) = said(&["migrate"]);
+    let (code, migrate) = text(&["migrate"]);
     assert!(
         code == Some(1) && migrate.contains("did you mean GANTRY_LISTEN?"),
         "it failed for another reason: {migrate}"
     );
-    let (_, asking) = said(&["exit-codes"]);
+    let (_, asking) = text(&["exit-codes"]);
     assert!(!asking.contains("GANTRY_LISTN"), "it goes by no settings: {asking}");
 }
 
@@ -163,9 +163,9 @@ fn interrupted_start_stops_cleanly() {
     within(Duration::from_secs(60), || data.path().join("postgres").exists().then_some(()));
     gantry.signal(Signal::SIGINT);
     let status = within(Duration::from_secs(120), || gantry.0.try_wait().unwrap());
-    let said = std::io::read_to_string(gantry.0.stdout.take().unwrap()).unwrap();
+    let text = std::io::read_to_string(gantry.0.stdout.take().unwrap()).unwrap();
     let logged = std::io::read_to_string(gantry.0.stderr.take().unwrap()).unwrap();
-    assert!(status.success() && said.is_empty(), "{status} {said} {logged}");
+    assert!(status.success() && text.is_empty(), "{status} {text} {logged}");
     assert!(
         !data.path().join("worker").exists() && !data.path().join("nodes").exists(),
         "{logged}"
@@ -222,8 +222,9 @@ async fn connected_roles(data: &Path) -> Vec<String> {
     }
 }
 
-fn people_of(told: &Value) -> Vec<&str> {
-    told.as_array()
+fn people_of(reported: &Value) -> Vec<&str> {
+    reported
+        .as_array()
         .map(Vec::as_slice)
         .unwrap_or_default()
         .iter()

@@ -43,8 +43,8 @@ async fn rows_unlike_their_documents_are_named() {
     assert_eq!((good.status.code(), err(&good).as_str()), (Some(0), ""));
     assert_eq!(out(&good), "Blueprint 1: all rows of 0 steps match its documents.\n");
     let good = verify(database.app_url(), &["--json"]);
-    let told: Value = serde_json::from_str(&out(&good)).unwrap();
-    assert_eq!(told, json!({"target": 1, "steps": 0, "discrepancies": []}));
+    let answer: Value = serde_json::from_str(&out(&good)).unwrap();
+    assert_eq!(answer, json!({"target": 1, "steps": 0, "discrepancies": []}));
 
     // Only the database's owner can do this, with the triggers disabled.
     for sql in [
@@ -63,9 +63,9 @@ async fn rows_unlike_their_documents_are_named() {
     );
     assert!(err(&bad).contains("audit log of blueprint 1. Report this"), "{}", err(&bad));
     let bad = verify(database.app_url(), &["--json"]);
-    let told: Value = serde_json::from_str(&out(&bad)).unwrap();
+    let answer: Value = serde_json::from_str(&out(&bad)).unwrap();
     assert_eq!(
-        (bad.status.code(), told["discrepancies"].as_array().map(Vec::len)),
+        (bad.status.code(), answer["discrepancies"].as_array().map(Vec::len)),
         (Some(1), Some(1))
     );
 }

@@ -131,20 +131,20 @@ fn chain(client: &Client, after: u64) -> Outcome {
         match view.next {
             Some(next) if next > after => after = next,
             _ => {
-                let mut told = format!(
+                let mut response = format!(
                     "The chain is valid up to {}. {} {} not sealed yet.",
                     view.end,
                     view.unsealed,
                     either(view.unsealed, "entry is", "entries are"),
                 );
                 if view.end > 0 {
-                    told.push_str(&format!(
+                    response.push_str(&format!(
                         "\nThe last link is {}:{}. Store it elsewhere, for `gantry audit verify \
                          --expect`.",
                         view.end, view.hash
                     ));
                 }
-                return output.either(&value, &told);
+                return output.either(&value, &response);
             }
         }
     }

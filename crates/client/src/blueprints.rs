@@ -15,7 +15,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, moment, moment_of, plain, said, sanitize_lines, steps};
+use crate::output::{OutputFormat, moment, moment_of, plain, sanitize_lines, steps, value_text};
 use crate::runs::role_and_action;
 use crate::script_diff;
 use crate::server::parse_answer;
@@ -135,34 +135,34 @@ fn blueprint_text(value: &Value, output: OutputFormat) -> String {
     let at = moment(&target["at"]);
     format!(
         "{} {}\n{} by {}, {at}\nprogress: {}, {} applied ({})\n",
-        output.heading(&format!("Blueprint {}:", said(&target["number"]))),
-        plain(&said(&target["title"])),
-        said(&target["kind"]),
+        output.heading(&format!("Blueprint {}:", value_text(&target["number"]))),
+        plain(&value_text(&target["title"])),
+        value_text(&target["kind"]),
         plain(by),
-        said(&value["progress"]).replace('_', " "),
-        said(&value["applied"]),
+        value_text(&value["progress"]).replace('_', " "),
+        value_text(&value["applied"]),
         steps(&value["steps"])
     )
 }
 
 fn progress_text(value: &Value, output: OutputFormat) -> String {
-    let Ok(told) = BlueprintProgress::deserialize(value) else { return outline(value) };
-    let rollout = &told.rollout;
+    let Ok(view) = BlueprintProgress::deserialize(value) else { return outline(value) };
+    let rollout = &view.rollout;
     let heading = output.heading(&format!("Blueprint {}:", rollout.blueprint.number));
     let mut text = format!("{heading} {}\n", rollout.text());
-    if !told.waves.is_empty() {
+    if !view.waves.is_empty() {
         let mut table = Table::new(["WAVE", "STEPS"]);
         for (wave, number) in value["waves"].as_array().into_iter().flatten().zip(1..) {
             table.row([number.to_string(), steps(wave)]);
         }
         text += &format!("\n{}", table.text(output));
     }
-    if told.more_waves {
+    if view.more_waves {
         text += "More waves are left out.\n";
     }
-    if !told.failed.is_empty() {
+    if !view.failed.is_empty() {
         let mut table = Table::new(["FAILED", "NODE", "DEPLOYMENT", "SINCE", "ERROR"]);
-        for step in &told.failed {
+        for step in &view.failed {
             table.row([
                 role_and_action(&step.role, &step.action),
                 step.fqdn.clone(),

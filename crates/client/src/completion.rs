@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::address::Query;
 use crate::contexts::{Contexts, default_path};
 use crate::exit::Outcome;
-use crate::output::said;
+use crate::output::value_text;
 use crate::server::Server;
 use crate::{Options, client};
 
@@ -94,7 +94,7 @@ fn names(noun: Noun, word: &str) -> Outcome<Vec<String>> {
     };
     let page = server()?.get(&query.behind(path))?;
     let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
-    Ok(all.iter().map(|item: &Value| said(&item[name])).collect())
+    Ok(all.iter().map(|item: &Value| value_text(&item[name])).collect())
 }
 
 /// The server that the command line selects.

@@ -14,7 +14,7 @@ use crate::address::Address;
 use crate::contexts::{Context, Contexts, Key, Secret, default_path};
 use crate::exit::{Failure, Outcome};
 use crate::output::table::Table;
-use crate::output::{OutputFormat, note, said};
+use crate::output::{OutputFormat, note, value_text};
 use crate::server::Server;
 
 #[derive(Debug, Subcommand)]
@@ -216,9 +216,9 @@ pub(crate) fn run(
                 let mark = if context["current"] == true { "*" } else { "" };
                 table.row([
                     mark.to_owned(),
-                    said(&context["name"]),
-                    said(&context["server"]),
-                    said(&context["by"]),
+                    value_text(&context["name"]),
+                    value_text(&context["server"]),
+                    value_text(&context["by"]),
                 ]);
             }
             output.write(&table.text(output))
@@ -271,7 +271,7 @@ fn account_name(address: &Address, key: &Key, code: Option<&str>) -> Outcome<Str
              have only passkeys, use a token instead."
         )));
     }
-    Ok(said(&server.get("/people/me")?["person"]["name"]))
+    Ok(value_text(&server.get("/people/me")?["person"]["name"]))
 }
 
 #[cfg(test)]

@@ -200,26 +200,27 @@ pub(crate) struct SelectedServer {
 
 /// Selects the server. Options take precedence over the environment, and the environment over the
 /// current context. A server takes precedence over a context.
-pub(crate) fn choose(said: &ServerSettings, contexts: &Contexts) -> Outcome<SelectedServer> {
-    let token = || said.env_token.clone().map(Key::Token);
-    let explicit_server = said.server.as_ref().or(if said.context.is_none() {
-        said.env_server.as_ref()
+pub(crate) fn choose(settings: &ServerSettings, contexts: &Contexts) -> Outcome<SelectedServer> {
+    let token = || settings.env_token.clone().map(Key::Token);
+    let explicit_server = settings.server.as_ref().or(if settings.context.is_none() {
+        settings.env_server.as_ref()
     } else {
         None
     });
     if let Some(server) = explicit_server {
-        let address = Address::parse(server, said.insecure_http)?;
-        let context = contexts.at(&address).filter(|_| said.env_token.is_none()).map(str::to_owned);
+        let address = Address::parse(server, settings.insecure_http)?;
+        let context =
+            contexts.at(&address).filter(|_| settings.env_token.is_none()).map(str::to_owned);
         let stored = context
             .as_ref()
             .and_then(|name| contexts.contexts.get(name))
             .map(|context| context.key.clone());
         return Ok(SelectedServer { address, key: token().or(stored), context });
     }
-    let name = said
+    let name = settings
         .context
         .as_ref()
-        .or(said.env_context.as_ref())
+        .or(settings.env_context.as_ref())
         .or(contexts.current.as_ref())
         .ok_or_else(|| {
             Failure::Usage(
@@ -228,10 +229,10 @@ pub(crate) fn choose(said: &ServerSettings, contexts: &Contexts) -> Outcome<Sele
         )
         })?;
     let context = contexts.named(name)?;
-    let address = Address::parse(&context.server, context.insecure_http || said.insecure_http)?;
+    let address = Address::parse(&context.server, context.insecure_http || settings.insecure_http)?;
     // The token of the environment belongs to the server of the environment, not to an explicit
     // context.
-    let token = if said.context.is_none() { token() } else { None };
+    let token = if settings.context.is_none() { token() } else { None };
     let used_context = token.is_none().then(|| name.clone());
     Ok(SelectedServer {
         address,
@@ -288,14 +289,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("contexts.toml");
         create_private(&path, "current = 'a'\n[contexts.a]\ntoken = gantry_hush\n").unwrap();
-        let said = Contexts::read(&path).unwrap_err().to_string();
-        assert!(said.contains("line 3") && !said.contains("hush"), "{said}");
+        let error = Contexts::read(&path).unwrap_err().to_string();
+        assert!(error.contains("line 3") && !error.contains("hush"), "{error}");
         assert!(!format!("{:?}", two()).contains("hush"));
     }
 
     #[test]
     fn option_overrides_environment_overrides_current_context() {
-        let chosen = |said: ServerSettings| choose(&said, &two()).unwrap();
+        let chosen = |message: ServerSettings| choose(&message, &two()).unwrap();
         let text = |text: &str| Some(text.to_owned());
         assert_eq!(chosen(ServerSettings::default()).context.as_deref(), Some("lab"));
         let far = chosen(ServerSettings { env_context: text("far"), ..ServerSettings::default() });
@@ -351,8 +352,8 @@ mod tests {
 
     #[test]
     fn unknown_context_error_lists_existing_contexts() {
-        let said = ServerSettings { context: Some("lap".into()), ..ServerSettings::default() };
-        let failure = choose(&said, &two()).unwrap_err();
+        let text = ServerSettings { context: Some("lap".into()), ..ServerSettings::default() };
+        let failure = choose(&text, &two()).unwrap_err();
         assert_eq!((failure.code(), failure.to_string().contains("far, lab")), (4, true));
         assert_eq!(choose(&ServerSettings::default(), &Contexts::default()).unwrap_err().code(), 2);
     }

@@ -260,7 +260,7 @@ mod tests {
         let numbers = |lines: Vec<&str>| -> Vec<u8> {
             lines.iter().filter_map(|line| line.parse().ok()).collect()
         };
-        let said =
+        let text =
             numbers(EXIT_CODES.lines().filter_map(|line| line.split_whitespace().next()).collect());
         let chapters = [
             include_str!("../../../docs/cli.md"),
@@ -269,7 +269,7 @@ mod tests {
         for chapter in chapters {
             let rows =
                 chapter.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next());
-            assert_eq!(numbers(rows.collect()), said);
+            assert_eq!(numbers(rows.collect()), text);
         }
     }
 
@@ -277,8 +277,8 @@ mod tests {
     fn missing_commit_name_error_shows_the_command() {
         let refused =
             |code: &str| Failure::Refused(Box::new(Problem::new(422, code, "No", "Type it.")));
-        let said = refused("confirmation_required").with_commit_command(ReviewId(8)).to_string();
-        assert_eq!(said, "No: Type it. Run: gantry review commit 8 --name NAME");
+        let text = refused("confirmation_required").with_commit_command(ReviewId(8)).to_string();
+        assert_eq!(text, "No: Type it. Run: gantry review commit 8 --name NAME");
         assert_eq!(refused("stale").with_commit_command(ReviewId(8)).to_string(), "No: Type it.");
     }
 
@@ -297,8 +297,8 @@ mod tests {
         let mut problem = Problem::new(422, "wrong", "Invalid request", "Two edits are wrong.");
         problem.errors =
             vec![api::problem::Finding { at: "edits/1".into(), detail: "no such role".into() }];
-        let said = Failure::Refused(Box::new(problem)).to_string();
-        assert_eq!(said, "Invalid request: Two edits are wrong.\n  edits/1: no such role");
+        let text = Failure::Refused(Box::new(problem)).to_string();
+        assert_eq!(text, "Invalid request: Two edits are wrong.\n  edits/1: no such role");
         let over = Failure::Refused(Box::new(Problem::signed_out())).to_string();
         assert!(over.contains("gantry context sign-in"), "{over}");
     }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::client::{Client, WatchOption};
 use crate::exit::Outcome;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, said};
+use crate::output::{OutputFormat, value_text};
 use crate::proposals::apply;
 use crate::proposals::apply::ProposeArgs;
 use crate::proposals::edits::Step;
@@ -69,7 +69,7 @@ fn jigs_text(value: &Value, output: OutputFormat) -> String {
     let mut table = Table::new(["JIG", "STATE", "ROLES"]);
     for jig in jigs {
         let state = if jig["active"] == true { "on" } else { "off" };
-        table.row([said(&jig["jig"]), state.to_owned(), said(&jig["roles"])]);
+        table.row([value_text(&jig["jig"]), state.to_owned(), value_text(&jig["roles"])]);
     }
     table.text(output)
 }

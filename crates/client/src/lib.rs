@@ -365,17 +365,17 @@ fn end(done: Outcome, format: Format) -> ExitCode {
 
 /// The selected server, and the context whose session is used.
 fn client(options: &Options) -> Outcome<(Client, Option<String>)> {
-    let said = options.server_settings();
+    let settings = options.server_settings();
     let is_explicit =
-        said.server.is_some() || (said.context.is_none() && said.env_server.is_some());
-    let contexts = match (is_explicit && said.env_token.is_some(), contexts::default_path()) {
+        settings.server.is_some() || (settings.context.is_none() && settings.env_server.is_some());
+    let contexts = match (is_explicit && settings.env_token.is_some(), contexts::default_path()) {
         // With a token, API clients need no home directory.
         (true, _) => Contexts::default(),
         (false, Ok(path)) => Contexts::read(&path)?,
         (false, Err(failure)) if !is_explicit => return Err(failure),
         (false, Err(_)) => Contexts::default(),
     };
-    let selected = contexts::choose(&said, &contexts)?;
+    let selected = contexts::choose(&settings, &contexts)?;
     if selected.key.is_none() {
         let server = &selected.address;
         return Err(Failure::NotSignedIn(format!(

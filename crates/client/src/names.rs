@@ -13,7 +13,7 @@ use api::nodes::{NodePage, NodeSummary};
 
 use crate::address::{Query, part};
 use crate::exit::{Failure, Outcome};
-use crate::output::said;
+use crate::output::value_text;
 use crate::server::Server;
 
 /// Up to this many names are resolved with one request each. For more, a list with many items per
@@ -358,7 +358,7 @@ fn look_up(
         others.extend(all.iter().filter_map(|lookup| lookup["name"].as_str()).map(str::to_owned));
         match &page["next"] {
             Value::Null => break,
-            next => query = query.with(cursor_parameter, said(next)),
+            next => query = query.with(cursor_parameter, value_text(next)),
         }
     }
     Ok(Lookup { found: None, near: near(name, others.iter().map(String::as_str)) })
@@ -409,21 +409,21 @@ mod tests {
         let nodes = ["n1.demo", "n2.demo", "n2.edge", "n3.demo"];
         let (found, asked) = resolved(&["n1", "n2", "n2.edge", "n3.demo", "n4"], &nodes, 2);
         assert_eq!(asked, ["?filter=n", "?filter=n&after=x"]);
-        let said: BTreeMap<&str, Result<String, String>> =
+        let lines: BTreeMap<&str, Result<String, String>> =
             found.into_iter().map(|(name, found)| (name, found.map(|node| node.fqdn))).collect();
         let no = |text: &str| Err(text.to_owned());
-        assert_eq!(said["n1"], Ok("n1.demo".to_owned()));
+        assert_eq!(lines["n1"], Ok("n1.demo".to_owned()));
         assert_eq!(
-            said["n2"],
+            lines["n2"],
             no("Node name n2 is ambiguous: it matches n2.demo and n2.edge. Use \
             the full name.")
         );
         assert_eq!(
-            (&said["n2.edge"], &said["n3.demo"]),
+            (&lines["n2.edge"], &lines["n3.demo"]),
             (&Ok("n2.edge".into()), &Ok("n3.demo".into()))
         );
         assert_eq!(
-            said["n4"],
+            lines["n4"],
             no("Node \"n4\" does not exist.\nList all nodes with `gantry node list`.")
         );
     }

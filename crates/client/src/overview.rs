@@ -14,7 +14,7 @@ use crate::client::{Client, WatchOption};
 use crate::exit::Outcome;
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, facts, moment_of, said, steps};
+use crate::output::{OutputFormat, facts, moment_of, steps, value_text};
 use crate::runs::pending::pending_text;
 
 /// A resource that `--watch` can repeat.
@@ -42,63 +42,64 @@ pub(crate) fn execution(client: &Client, args: &Execution) -> Outcome {
     let response =
         client.server.post("/execution", json!({"enabled": enabled, "reason": args.reason}))?;
     let state = if enabled { "Execution is on" } else { "Execution is off" };
-    client
-        .output
-        .either(&response, &format!("{state} since blueprint {}.", said(&response["blueprint"])))
+    client.output.either(
+        &response,
+        &format!("{state} since blueprint {}.", value_text(&response["blueprint"])),
+    )
 }
 
 pub(crate) fn overview_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = Overview::deserialize(response) else { return outline(response) };
+    let Ok(view) = Overview::deserialize(response) else { return outline(response) };
     let execution =
-        if told.enabled { "execution is on" } else { "execution is off: no steps start" };
+        if view.enabled { "execution is on" } else { "execution is off: no steps start" };
     let mut text =
-        format!("{}, {execution}\n", output.heading(&format!("Blueprint {}", told.blueprint)));
+        format!("{}, {execution}\n", output.heading(&format!("Blueprint {}", view.blueprint)));
     let queued =
-        told.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
+        view.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
     text += &facts([
         (
             "deployments",
             counted(
-                told.deployments.all,
+                view.deployments.all,
                 [
-                    (told.deployments.on_hold, "on hold"),
-                    (told.deployments.proposed, "with an open proposal"),
+                    (view.deployments.on_hold, "on hold"),
+                    (view.deployments.proposed, "with an open proposal"),
                 ],
             ),
         ),
         (
             "nodes",
             counted(
-                told.nodes.all,
-                [(told.nodes.dead, "dead"), (told.nodes.maintenance, "in maintenance")],
+                view.nodes.all,
+                [(view.nodes.dead, "dead"), (view.nodes.maintenance, "in maintenance")],
             ),
         ),
         ("steps", steps(&response["steps"])),
-        ("runs", format!("{} running, {} queued{queued}", told.queue.running, told.queue.queued)),
+        ("runs", format!("{} running, {} queued{queued}", view.queue.running, view.queue.queued)),
         (
             "workers",
             format!(
                 "{} alive, capacity {}",
-                told.workers.alive,
-                many(told.workers.capacity, "run")
+                view.workers.alive,
+                many(view.workers.capacity, "run")
             ),
         ),
-        ("reviews", format!("{} open, {} for you", told.open_reviews, told.reviews)),
+        ("reviews", format!("{} open, {} for you", view.open_reviews, view.reviews)),
     ]);
-    for rollout in &told.rollouts {
+    for rollout in &view.rollouts {
         text +=
             &format!("  rollout of blueprint {}: {}\n", rollout.blueprint.number, rollout.text());
     }
-    if !told.commits.is_empty() {
+    if !view.commits.is_empty() {
         text += &format!(
             "\n{}\n{}",
             output.heading("Last commits"),
-            commits(&told.commits, output).text(output)
+            commits(&view.commits, output).text(output)
         );
     }
-    if !told.stuck.is_empty() {
+    if !view.stuck.is_empty() {
         text +=
-            &format!("\n{}", pending_text(&PendingPage { groups: told.stuck, next: None }, output));
+            &format!("\n{}", pending_text(&PendingPage { groups: view.stuck, next: None }, output));
     }
     text
 }

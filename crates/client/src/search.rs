@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::exit::Outcome;
 use crate::names::from_one;
 use crate::output::list::{List, word};
-use crate::output::said;
+use crate::output::value_text;
 
 /// A search.
 #[derive(Debug, Args)]
@@ -23,7 +23,8 @@ pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
     let place =
         Query::default().with("q", args.text.as_str()).with("limit", args.limit).behind("/search");
     let results = client.server.get(&place)?;
-    let more: Vec<String> = results["more"].as_array().into_iter().flatten().map(said).collect();
+    let more: Vec<String> =
+        results["more"].as_array().into_iter().flatten().map(value_text).collect();
     let mut text = hit_list().text(&results, client.output);
     if !more.is_empty() {
         text.push_str(&format!(

@@ -21,7 +21,7 @@ use crate::client::Client;
 use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::progress::{TimeoutOption, Watcher};
-use crate::output::{plain, said};
+use crate::output::{plain, value_text};
 use crate::runs::pending::pending_text;
 use crate::runs::{ended, run_view, state_phrase};
 use crate::server::{Server, parse_answer};
@@ -229,7 +229,7 @@ fn wait_for_review(
     loop {
         if let Some(value) = watch.ask(|server| server.get(&format!("/reviews/{id}")))? {
             let state: ReviewState = parse_answer(&value["state"], "expected a review")?;
-            let state_text = said(&value["state"]);
+            let state_text = value_text(&value["state"]);
             watch.bar.set_message(state_text.clone());
             match reached(state, wanted) {
                 Some(true) => {

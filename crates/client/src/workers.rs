@@ -56,16 +56,16 @@ enum WorkerCommand {
 }
 
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
-    let change = |worker: &str, verb: &str, because: &ReasonArgs, told: &str| {
+    let change = |worker: &str, verb: &str, because: &ReasonArgs, view: &str| {
         let id = names::worker(&client.server, worker)?;
         let place = format!("/workers/{}/{verb}", part(&id));
         let response = client.server.post(&place, json!({"reason": because.reason}))?;
-        client.output.either(&response, &format!("Worker {worker} {told}"))
+        client.output.either(&response, &format!("Worker {worker} {view}"))
     };
     match &wanted.command {
         Some(WorkerCommand::Drain { worker, because }) => {
-            let told = "takes no further runs. It is drained when its last run has ended.";
-            return change(worker, "drain", because, told);
+            let view = "takes no further runs. It is drained when its last run has ended.";
+            return change(worker, "drain", because, view);
         }
         Some(WorkerCommand::Resume { worker, because }) => {
             return change(worker, "resume", because, "takes runs again.");
@@ -84,33 +84,33 @@ pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
 }
 
 pub(crate) fn worker_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = WorkerView::deserialize(response) else { return outline(response) };
-    let heard = if told.alive { "alive" } else { "not alive" };
-    let name = output.heading(&format!("Worker {}:", plain(&told.name)));
-    let more = told.leased - i64::try_from(told.runs.len()).unwrap_or(i64::MAX);
+    let Ok(view) = WorkerView::deserialize(response) else { return outline(response) };
+    let heard = if view.alive { "alive" } else { "not alive" };
+    let name = output.heading(&format!("Worker {}:", plain(&view.name)));
+    let more = view.leased - i64::try_from(view.runs.len()).unwrap_or(i64::MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    let process = told.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
-    format!("{name} {}, {heard}\n", told.phase.as_str())
+    let process = view.pid.map(|pid| format!(", process {pid}")).unwrap_or_default();
+    format!("{name} {}, {heard}\n", view.phase.as_str())
         + &facts([
-            ("reason", told.reason.clone().unwrap_or_default()),
-            ("drain", drain_text(&told)),
-            ("leased", format!("{} of {}", told.leased, many(told.capacity, "run"))),
-            ("runs", comma_separated(&told.runs) + &more),
-            ("jigs", told.jigs.join(", ")),
-            ("host", format!("{}{process}", told.host)),
-            ("version", told.version.clone()),
-            ("started", moment_of(told.started.0)),
-            ("heartbeat", moment_of(told.last_heartbeat.0)),
-            ("lease until", moment_of(told.lease_until.0)),
-            ("id", told.id.to_string()),
+            ("reason", view.reason.clone().unwrap_or_default()),
+            ("drain", drain_text(&view)),
+            ("leased", format!("{} of {}", view.leased, many(view.capacity, "run"))),
+            ("runs", comma_separated(&view.runs) + &more),
+            ("jigs", view.jigs.join(", ")),
+            ("host", format!("{}{process}", view.host)),
+            ("version", view.version.clone()),
+            ("started", moment_of(view.started.0)),
+            ("heartbeat", moment_of(view.last_heartbeat.0)),
+            ("lease until", moment_of(view.lease_until.0)),
+            ("id", view.id.to_string()),
         ])
 }
 
-fn drain_text(told: &WorkerView) -> String {
-    let Some(drain) = &told.drain else { return String::new() };
+fn drain_text(view: &WorkerView) -> String {
+    let Some(drain) = &view.drain else { return String::new() };
     let state = match drain.drained {
         true => "drained".to_owned(),
-        false => format!("draining, {} left", many(told.leased, "run")),
+        false => format!("draining, {} left", many(view.leased, "run")),
     };
     format!("{state}, by {} since {}: {}", drain.by, moment_of(drain.since.0), drain.reason)
 }

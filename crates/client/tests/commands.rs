@@ -252,9 +252,9 @@ fn every_operation_has_a_command_or_reason() {
     let document = document();
     let there: BTreeSet<&str> = operations(&document).into_values().collect();
     let with = COMMANDS.iter().map(|(name, _)| *name);
-    let told: Vec<&str> = with.chain(NO_COMMAND.iter().map(|(name, _)| *name)).collect();
-    let once: BTreeSet<&str> = told.iter().copied().collect();
-    assert_eq!(told.len(), once.len(), "an operation is told twice");
+    let listed: Vec<&str> = with.chain(NO_COMMAND.iter().map(|(name, _)| *name)).collect();
+    let once: BTreeSet<&str> = listed.iter().copied().collect();
+    assert_eq!(listed.len(), once.len(), "an operation is told twice");
     let missing: Vec<_> = there.difference(&once).collect();
     assert!(missing.is_empty(), "no command, and no reason why not: {missing:?}");
     let unknown: Vec<_> = once.difference(&there).collect();
@@ -267,10 +267,10 @@ fn every_command_uses_an_operation() {
     let there: BTreeSet<String> = asking(&program).into_iter().map(|(path, _)| path).collect();
     let of_operations = COMMANDS.iter().flat_map(|(_, commands)| commands.iter().copied());
     let others = MADE_OF_OTHERS.iter().map(|(command, _)| *command);
-    let told: BTreeSet<String> = of_operations.chain(others).map(str::to_owned).collect();
-    let missing: Vec<_> = there.difference(&told).collect();
+    let listed: BTreeSet<String> = of_operations.chain(others).map(str::to_owned).collect();
+    let missing: Vec<_> = there.difference(&listed).collect();
     assert!(missing.is_empty(), "commands that ask nobody knows what: {missing:?}");
-    let unknown: Vec<_> = told.difference(&there).collect();
+    let unknown: Vec<_> = listed.difference(&there).collect();
     assert!(unknown.is_empty(), "there is no such command: {unknown:?}");
 }
 

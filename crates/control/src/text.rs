@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn durations_use_the_largest_whole_unit() {
-        let said = [
+        let text = [
             (0, "0 s"),
             (45, "45 s"),
             (60, "1 min"),
@@ -137,8 +137,8 @@ mod tests {
             (3600, "1 h"),
             (5400, "90 min"),
         ];
-        for (seconds, said) in said {
-            assert_eq!(lasting(seconds), said);
+        for (seconds, text) in text {
+            assert_eq!(lasting(seconds), text);
         }
     }
 

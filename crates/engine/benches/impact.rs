@@ -112,22 +112,22 @@ fn main() {
         effects: &effects,
         catalog: &catalog,
     };
-    let (mut told, mut marked, mut bytes) = (Vec::new(), Vec::new(), 0);
+    let (mut reported, mut marked, mut bytes) = (Vec::new(), Vec::new(), 0);
     for _ in 0..TIMES {
         let began = Instant::now();
-        let said = impact(black_box(&planned), Some(&|_| Some(StepState::Active)));
-        told.push(began.elapsed());
+        let view = impact(black_box(&planned), Some(&|_| Some(StepState::Active)));
+        reported.push(began.elapsed());
         assert_eq!(
-            (said.restarts.count, said.interrupted, said.waves.len()),
+            (view.restarts.count, view.interrupted, view.waves.len()),
             (20_000, Some(20_000), 20)
         );
-        bytes = serde_json::to_vec(&said).unwrap().len();
+        bytes = serde_json::to_vec(&view).unwrap().len();
         let began = Instant::now();
         assert_eq!(contents(black_box(&found)).unwrap().len(), 1_000);
         marked.push(began.elapsed());
     }
     for (what, took) in
-        [("what it comes to", median(told)), ("the content of each mark", median(marked))]
+        [("what it comes to", median(reported)), ("the content of each mark", median(marked))]
     {
         let word = if took <= GOAL { "within" } else { "ABOVE" };
         println!(

@@ -172,9 +172,9 @@ fn main() {
     for (what, first) in [("fresh", fresh), ("alike", alike), ("all different", different)] {
         for (count, goal, times) in [(10, 16, 50), (LIFTED, 100, 10)] {
             let nodes: Vec<NodeId> = (0..count).map(|n| node(first + n)).collect();
-            let told = lift(&skeleton, &catalog, &[], 1, WEB, &nodes);
-            assert_eq!(told.roles.len(), ROLES);
-            let unknown: usize = told.roles.iter().map(|role| role.unknown.len()).sum();
+            let reported = lift(&skeleton, &catalog, &[], 1, WEB, &nodes);
+            assert_eq!(reported.roles.len(), ROLES);
+            let unknown: usize = reported.roles.iter().map(|role| role.unknown.len()).sum();
             let taken =
                 best(times, || drop(black_box(lift(&skeleton, &catalog, &[], 1, WEB, &nodes))));
             say(&format!("{count} nodes lifted, {what}; {unknown} answers left out"), taken, goal);

@@ -79,8 +79,8 @@ mod tests {
 
     #[test]
     fn count_of_one_is_singular() {
-        let said = [many(0_i64, "step"), many(1_i64, "step"), many(2_usize, "node")];
-        assert_eq!(said, ["0 steps", "1 step", "2 nodes"]);
+        let text = [many(0_i64, "step"), many(1_i64, "step"), many(2_usize, "node")];
+        assert_eq!(text, ["0 steps", "1 step", "2 nodes"]);
         assert_eq!([0_usize, 1, 2].map(|n| either(n, "is", "are")), ["are", "is", "are"]);
     }
 

@@ -438,11 +438,11 @@ mod tests {
             assert!(RoleName::parse(text).is_err(), "{text}");
         }
         assert!(RoleName::parse("rebar-api_service.v2").is_ok());
-        let said = |text: &str| RoleName::parse(text).unwrap_err().to_string();
+        let error = |text: &str| RoleName::parse(text).unwrap_err().to_string();
         assert_eq!(
-            said("../x"),
+            error("../x"),
             "The role name \"../x\" starts with '.'. Start it with a letter or digit"
         );
-        assert!(said("a/../x").contains("contains '/'"));
+        assert!(error("a/../x").contains("contains '/'"));
     }
 }

@@ -115,8 +115,11 @@ fn each_event_in_each_state_is_correct() {
                 "{state} {event:?}"
             );
             if let Err(Refused::State { .. }) = found {
-                let told = found.unwrap_err().to_string();
-                assert!(told.contains(&state.to_string()) && told.contains(": "), "{told}");
+                let reported = found.unwrap_err().to_string();
+                assert!(
+                    reported.contains(&state.to_string()) && reported.contains(": "),
+                    "{reported}"
+                );
             }
         }
     }

@@ -91,40 +91,40 @@ fn flaws_are_reported_with_position() {
             "missing-script" => &scripts,
             _ => &no_scripts,
         };
-        let said = match import_one(file, &bytes, files) {
+        let text = match import_one(file, &bytes, files) {
             Ok(import) => format!("imported\n{}", import.findings),
             Err(findings) => format!("refused\n{findings}"),
         };
-        for line in said.lines().skip(1) {
+        for line in text.lines().skip(1) {
             assert!(
                 line.starts_with(file) || line.starts_with("scripts/"),
                 "{line:?} does not begin with its file"
             );
         }
-        insta::assert_snapshot!(stem, said);
+        insta::assert_snapshot!(stem, text);
     }
 }
 
 #[test]
 fn invisible_characters_in_scripts_are_noted() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
-    let told = |script: &str| {
+    let reported = |script: &str| {
         let files = files(&[("scripts/app/10-run", script)]);
         let import =
             import_one("demo.yml", text.as_bytes(), &files).expect("a warning is no error");
         import.findings.to_string()
     };
-    assert_eq!(told("#!/bin/sh\n# größer: 漢\n\tprintf '😀'\r\n"), "");
+    assert_eq!(reported("#!/bin/sh\n# größer: 漢\n\tprintf '😀'\r\n"), "");
     let advice = ". Before you approve it, read it with a tool that shows such characters, such \
                   as cat -A";
     let which = "The script has the character U+202E, which is invisible or misleading";
     assert_eq!(
-        told("#!/bin/sh\n# nothing \u{202e}\nrm -r /\n"),
+        reported("#!/bin/sh\n# nothing \u{202e}\nrm -r /\n"),
         format!("scripts/app/10-run:2:11: warning: {which}{advice}")
     );
     let lines: String = (0..8).map(|_| "echo \u{202e}\u{1b}\n").collect();
     assert_eq!(
-        told(&format!("#!/bin/sh\n{lines}")),
+        reported(&format!("#!/bin/sh\n{lines}")),
         format!(
             "scripts/app/10-run:2:6: warning: {which}. It has 16 such characters, in lines 2, 3, \
              4, 5, 6 and more{advice}"
@@ -135,23 +135,24 @@ fn invisible_characters_in_scripts_are_noted() {
 #[test]
 fn deceptive_paths_are_rejected_and_shown_escaped() {
     let text = "barclamp: {name: demo, version: 1}\nroles: [{name: app, jig: script}]\n";
-    let said = complaint(import_one(
+    let message = complaint(import_one(
         "ym\u{202e}l.yml",
         text.as_bytes(),
         &files(&[("scripts/app/10-run", "#!/bin/sh\n")]),
     ));
     assert!(
-        said.contains("ym<U+202E>l.yml:1:1: error: The path of the file has the character U+202E"),
-        "{said}"
+        message
+            .contains("ym<U+202E>l.yml:1:1: error: The path of the file has the character U+202E"),
+        "{message}"
     );
     let hidden = files(&[
         ("scripts/app/10-run", "#!/bin/sh\n"),
         ("scripts/ap\u{200b}p/10-run", "#!/bin/sh\n"),
     ]);
-    let said = complaint(import_one("demo.yml", text.as_bytes(), &hidden));
+    let message = complaint(import_one("demo.yml", text.as_bytes(), &hidden));
     assert!(
-        said.contains("scripts/ap<U+200B>p/10-run:1:1: error: The path of the file has"),
-        "{said}"
+        message.contains("scripts/ap<U+200B>p/10-run:1:1: error: The path of the file has"),
+        "{message}"
     );
 }
 
@@ -372,8 +373,8 @@ fn invalid_checks_are_reported() {
     ] {
         let text =
             format!("barclamp: {{name: demo, version: '1'}}\nroles: [{{name: app, {role}}}]\n");
-        let said = complaint(import_one("demo.yml", text.as_bytes(), &files));
-        assert!(said.contains(part), "{part}\n{said}");
+        let message = complaint(import_one("demo.yml", text.as_bytes(), &files));
+        assert!(message.contains(part), "{part}\n{message}");
     }
 }
 
@@ -395,8 +396,8 @@ fn invalid_actions_are_reported() {
         ),
     ] {
         let text = format!("barclamp: {{name: demo, version: '1'}}\nroles: [{{{role}}}]\n");
-        let said = complaint(import_one("demo.yml", text.as_bytes(), &files));
-        assert!(said.contains(part), "{part}\n{said}");
+        let message = complaint(import_one("demo.yml", text.as_bytes(), &files));
+        assert!(message.contains(part), "{part}\n{message}");
     }
     let undeclared = "barclamp: {name: demo, version: '1'}\nroles: [{name: app, jig: script}]\n";
     let files = self::files(&[
@@ -428,8 +429,8 @@ fn invalid_scripts_are_reported_in_their_file() {
         ("scripts/app/30-bare", "true\n"),
         ("scripts/ap/10", "#!/bin/sh\n"),
     ]);
-    let said = complaint(import_one("x/demo.yml", text.as_bytes(), &files));
-    insta::assert_snapshot!(said);
+    let message = complaint(import_one("x/demo.yml", text.as_bytes(), &files));
+    insta::assert_snapshot!(message);
 }
 
 #[test]
@@ -527,9 +528,9 @@ fn new_version_is_independent_of_old_one() {
     let new =
         "barclamp: {name: demo, version: '2'}\nroles: [{name: app, jig: noop, requires: [base]}]\n";
     let base = catalog(&import_text(old).expect("sound"));
-    let said = complaint(import_set(&[("demo.yml", new)], &base));
+    let text = complaint(import_set(&[("demo.yml", new)], &base));
     assert_eq!(
-        said,
+        text,
         r#"demo.yml:2:43: error: Role "app" requires "base", which no barclamp has. Remove it, or import the barclamp that has it"#
     );
 }
@@ -537,18 +538,21 @@ fn new_version_is_independent_of_old_one() {
 /// If the set or the base has a role of that name, the name refers to the role.
 #[test]
 fn provided_name_without_role_is_virtual() {
-    let told = |text: &str, base: &Catalog| {
+    let reported = |text: &str, base: &Catalog| {
         import_set(&[("demo.yml", text)], base).expect("sound").findings.to_string()
     };
     let provides =
         "barclamp: {name: demo, version: 1}\nroles:\n  - {name: app, jig: noop, provides: [web]}\n";
     assert_eq!(
-        told(provides, &Catalog::default()),
+        reported(provides, &Catalog::default()),
         r#"demo.yml:3:39: note: Role "app" provides "web", which is not the name of a role. This is a virtual name, which other roles can require"#
     );
-    assert_eq!(told(&format!("{provides}  - {{name: web, jig: noop}}\n"), &Catalog::default()), "");
+    assert_eq!(
+        reported(&format!("{provides}  - {{name: web, jig: noop}}\n"), &Catalog::default()),
+        ""
+    );
     let web = "barclamp: {name: base, version: 1}\nroles: [{name: web, jig: noop}]\n";
-    assert_eq!(told(provides, &catalog(&import_text(web).expect("sound"))), "");
+    assert_eq!(reported(provides, &catalog(&import_text(web).expect("sound"))), "");
 }
 
 #[test]
@@ -556,15 +560,15 @@ fn cycles_across_files_and_catalog_are_found() {
     let one = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop, requires: [b]}]\n";
     let two = "barclamp: {name: two, version: '1'}\nroles: [{name: b, jig: noop, requires: [c]}, {name: c, jig: noop, requires: [a]}]\n";
     let path = "Roles wait for each other in a cycle: a -> b -> c -> a";
-    let said = complaint(import_set(&[("1.yml", one), ("2.yml", two)], &Catalog::default()));
-    assert_eq!(said, format!("1.yml:2:41: error: {path}"));
+    let text = complaint(import_set(&[("1.yml", one), ("2.yml", two)], &Catalog::default()));
+    assert_eq!(text, format!("1.yml:2:41: error: {path}"));
 
     let stub = "barclamp: {name: one, version: '1'}\nroles: [{name: a, jig: noop}]\n";
     let base = catalog(
         &import_set(&[("1.yml", stub), ("2.yml", two)], &Catalog::default()).expect("no cycle yet"),
     );
-    let said = complaint(import_set(&[("1.yml", one)], &base));
-    assert_eq!(said, format!("1.yml:2:41: error: {path}"));
+    let text = complaint(import_set(&[("1.yml", one)], &base));
+    assert_eq!(text, format!("1.yml:2:41: error: {path}"));
 }
 
 /// The catalog's jigs require their client roles, although the roles' contents do not say so.
@@ -577,8 +581,8 @@ fn cycle_through_catalog_jig_is_found() {
         base.add(object).expect("what was imported is readable");
     }
     let closing = root.replace("jig: test, ", "jig: test, requires: [app], ");
-    let said = complaint(import_set(&[("root.yml", &closing)], &base));
-    assert!(said.contains("Roles wait for each other in a cycle"), "{said}");
+    let text = complaint(import_set(&[("root.yml", &closing)], &base));
+    assert!(text.contains("Roles wait for each other in a cycle"), "{text}");
 }
 
 #[test]
@@ -611,8 +615,8 @@ fn jig_client_role_must_be_bindable() {
         ("loose", "is not implicit"),
         ("gone", "which no barclamp has"),
     ] {
-        let said = complaint(import_text(&text(client)));
-        assert!(said.contains("demo.yml:2:50: error:") && said.contains(part), "{said}");
+        let message = complaint(import_text(&text(client)));
+        assert!(message.contains("demo.yml:2:50: error:") && message.contains(part), "{message}");
     }
     import_text(&text("good")).expect("a client that is implicit and has another jig");
 }
@@ -631,8 +635,8 @@ fn pad(text: &str, length: usize) -> String {
 #[test]
 fn each_import_limit_is_exact() {
     import_text(&many_roles(MAX_ROLES)).expect("as many roles as allowed");
-    let said = complaint(import_text(&many_roles(MAX_ROLES + 1)));
-    assert!(said.contains(&format!("has {} roles", MAX_ROLES + 1)), "{said}");
+    let message = complaint(import_text(&many_roles(MAX_ROLES + 1)));
+    assert!(message.contains(&format!("has {} roles", MAX_ROLES + 1)), "{message}");
 
     let padded = |length: usize| pad("barclamp: {name: demo, version: '1'}\n", length);
     import_text(&padded(MAX_FILE_BYTES)).expect("as large as allowed");
@@ -648,30 +652,31 @@ fn each_import_limit_is_exact() {
     let script = |length: usize| files(&[("scripts/app/10", &pad("#!/bin/sh\n", length))]);
     import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT_BYTES))
         .expect("as large as allowed");
-    let said = complaint(import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT_BYTES + 1)));
-    assert!(said.starts_with("scripts/app/10:1:1: error: The script has"), "{said}");
+    let message =
+        complaint(import_one("demo.yml", roles.as_bytes(), &script(MAX_SCRIPT_BYTES + 1)));
+    assert!(message.starts_with("scripts/app/10:1:1: error: The script has"), "{message}");
 
     let data = format!(
         "barclamp: {{name: demo, version: '1'}}\nroles:\n- {{name: app, jig: noop, template: {{a: {}}}}}\n",
         "x".repeat(MAX_BYTES)
     );
-    let said = complaint(import_text(&data));
-    assert!(said.starts_with("demo.yml:3:36: error: The data has"), "{said}");
+    let message = complaint(import_text(&data));
+    assert!(message.starts_with("demo.yml:3:36: error: The data has"), "{message}");
 
     let mut folder = Files::new();
     for i in 0..=MAX_SCRIPTS_BYTES / MAX_SCRIPT_BYTES {
         let body = pad("#!/bin/sh\n", MAX_SCRIPT_BYTES);
         folder.insert(format!("scripts/app/{i}"), body.into_bytes());
     }
-    let said = complaint(import_one("demo.yml", roles.as_bytes(), &folder));
-    assert!(said.contains(&format!("is {MAX_SCRIPTS_BYTES}")), "{said}");
+    let message = complaint(import_one("demo.yml", roles.as_bytes(), &folder));
+    assert!(message.contains(&format!("is {MAX_SCRIPTS_BYTES}")), "{message}");
 
     let text = "barclamp: {name: demo, version: '1'}\nroles: []\n";
     let none = Files::new();
     let source = Source { path: "demo.yml", bytes: text.as_bytes(), folder: "", files: &none };
     let drafts: Vec<Draft> = vec![read(&source).expect("sound"); MAX_FILES + 1];
-    let said = complaint(link(&drafts, &Catalog::default()));
-    assert!(said.contains(&format!("The set has {} files", MAX_FILES + 1)), "{said}");
+    let message = complaint(link(&drafts, &Catalog::default()));
+    assert!(message.contains(&format!("The set has {} files", MAX_FILES + 1)), "{message}");
 }
 
 /// The other limits are tested next to the parser; this is their purpose.

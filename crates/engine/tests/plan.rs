@@ -1184,7 +1184,7 @@ fn browser_lift_equals_server_and_predicts_drop() {
     ]);
     world.commit(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("rival") })]);
     let edits = numbered(&[bind(WEB, 2, "app")]);
-    let said = engine::plan::lift(
+    let preview = engine::plan::lift(
         &world.skeleton(),
         &world.catalog,
         &edits,
@@ -1207,10 +1207,10 @@ fn browser_lift_equals_server_and_predicts_drop() {
     skeleton.index(&catalog).unwrap();
     assert_eq!(
         engine::plan::lift(&skeleton, &catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]),
-        said
+        preview
     );
 
-    let of = |role: &str| said.roles.iter().find(|r| r.role == name(role)).unwrap();
+    let of = |role: &str| preview.roles.iter().find(|r| r.role == name(role)).unwrap();
     assert_eq!(of("app").legal, [node(3)], "the proposal has the second already");
     assert_eq!(of("app").illegal.len(), 2);
     assert_eq!(of("rival").legal, [node(3)]);
@@ -1227,13 +1227,13 @@ fn browser_lift_equals_server_and_predicts_drop() {
     assert_eq!(of("app").wave, Some((2, 2)));
 
     // The drop has exactly the previewed effects, by hash.
-    let foretold = resolve(
+    let expected = resolve(
         &skeleton,
         &catalog,
         &[edits.clone(), vec![NumberedEdit { seq: 2, edit: bind(WEB, 3, "app") }]].concat(),
     );
     let done = world.effects(&[bind(WEB, 2, "app"), bind(WEB, 3, "app")]);
-    assert_eq!(foretold.hash().unwrap(), done.hash().unwrap());
+    assert_eq!(expected.hash().unwrap(), done.hash().unwrap());
 }
 
 #[test]
@@ -1253,16 +1253,17 @@ fn report_ends_with_lint_and_names_phantoms() {
         what: "it is odd".into(),
         remedy: "Mend it".into(),
     };
-    let told = about(Some(&[finding(LintCheck::AbstractRole), finding(LintCheck::ClusterSize)]));
-    let lint = told.stages.last().unwrap();
+    let reported =
+        about(Some(&[finding(LintCheck::AbstractRole), finding(LintCheck::ClusterSize)]));
+    let lint = reported.stages.last().unwrap();
     assert_eq!((lint.stage, lint.did[0].what.as_str()), (Stage::Lint, "1 error and 1 warning"));
     let words = |line: &Line| (line.what.clone(), line.evidence.clone(), line.about.len());
-    let said =
+    let text =
         |check: &str| ("app on n2: it is odd. Mend it".to_owned(), format!("check {check}"), 1);
-    assert_eq!(lint.blocked_by.iter().map(words).collect::<Vec<_>>(), [said("abstract-role")]);
-    assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [said("cluster-size")]);
+    assert_eq!(lint.blocked_by.iter().map(words).collect::<Vec<_>>(), [text("abstract-role")]);
+    assert_eq!(lint.did.iter().skip(1).map(words).collect::<Vec<_>>(), [text("cluster-size")]);
     assert_eq!(about(None).stages.last().unwrap().waiting_on.len(), 1);
-    let bind = &told.stages[2];
+    let bind = &reported.stages[2];
     let barrier = bind.will_do.iter().find(|line| line.what == "Bind db.all: 1 noderole").unwrap();
     assert_eq!(barrier.evidence, "required by db for web as a whole");
 }
@@ -1275,13 +1276,13 @@ fn long_report_lists_are_truncated_with_count() {
         .collect();
     let edits = numbered(&edits);
     let effects = resolve(&world.skeleton(), &world.catalog, &edits);
-    let told = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
-    let place = &told.stages[3].will_do;
+    let reported = report(&world.skeleton(), &world.catalog, &edits, &effects, None);
+    let place = &reported.stages[3].will_do;
     assert_eq!(
         (place.len(), place.last().unwrap().what.as_str()),
         (MAX_LINES + 1, "250 more like these")
     );
-    let taken = &told.stages[1].did[0];
+    let taken = &reported.stages[1].did[0];
     assert_eq!((taken.edits.len(), taken.more_edits), (MAX_NAMED, 250));
     assert_eq!(taken.edits.last(), Some(&50));
 }
@@ -1604,10 +1605,10 @@ fn unpinned_deployment_inherits_ancestor_version() {
         "role and noderole have the content from above"
     );
     assert_eq!(above(&world, 1, "app"), Vec::<String>::new(), "and wait for what that asks for");
-    let [told] = effects.unpinned.as_slice() else { panic!("{:?}", effects.unpinned) };
-    let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&told.barclamp];
+    let [reported] = effects.unpinned.as_slice() else { panic!("{:?}", effects.unpinned) };
+    let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&reported.barclamp];
     assert_eq!(
-        (told.deployment, told.from, told.to, &told.why),
+        (reported.deployment, reported.from, reported.to, &reported.why),
         (WEB, two, Some(one), &Why::Requested { edit: 1 })
     );
     assert!(!effects.is_empty() && world.blueprint.deployments[&WEB].doc.barclamps.is_empty());
@@ -1616,9 +1617,9 @@ fn unpinned_deployment_inherits_ancestor_version() {
     let names = engine::blueprint::text::Names::of(&found, &before, &world.blueprint);
     let text = found.text(&names, &Default::default());
     assert!(text.contains(&format!("  - barclamp b {}\n", two.short())), "{text}");
-    let told =
+    let reported =
         report(&world.skeleton(), &world.catalog, &numbered(&[inherit(WEB)]), &effects, None);
-    let line = told
+    let line = reported
         .stages
         .iter()
         .flat_map(|stage| &stage.will_do)

@@ -1142,7 +1142,7 @@ fn dropped(
     let called = |fqdn: &Fqdn| engine::cluster::phantom::called(fqdn, name).into_owned();
     let short =
         |node: NodeId| skeleton.nodes.get(&node).map_or(node.to_string(), |n| called(&n.fqdn));
-    let mut told = RoleDropPreview {
+    let mut reported = RoleDropPreview {
         role: role.clone(),
         legal: Vec::new(),
         illegal: Vec::new(),
@@ -1172,10 +1172,10 @@ fn dropped(
     for (seq, id) in (first..).zip(nodes) {
         let refused = effects.refused.iter().find(|refused| refused.edit == seq);
         match refused.map(|refused| refused.reason.clone()) {
-            None if binds(seq) => told.legal.push(*id),
+            None if binds(seq) => reported.legal.push(*id),
             reason => {
                 let reason = reason.unwrap_or_else(|| already(*id));
-                told.illegal.push(engine::plan::lift::IllegalNode {
+                reported.illegal.push(engine::plan::lift::IllegalNode {
                     node: *id,
                     short: short(*id),
                     reason,
@@ -1183,7 +1183,7 @@ fn dropped(
             }
         }
     }
-    told.added = new.len();
+    reported.added = new.len();
     let mut levels: BTreeMap<NoderoleId, u32> = BTreeMap::new();
     for bound in &new {
         let above = bound.parents.iter().filter_map(|edge| levels.get(&edge.parent)).max();
@@ -1191,25 +1191,25 @@ fn dropped(
         let Why::Required { by, implicit, .. } = &bound.why else { continue };
         let why = format!("required by {by}{}", if *implicit { ", implicit" } else { "" });
         let known =
-            told.also_added.iter().position(|b| b.role == bound.noderole.role && b.why == why);
+            reported.also_added.iter().position(|b| b.role == bound.noderole.role && b.why == why);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
-            told.also_added.push(engine::plan::lift::AddedRole {
+            reported.also_added.push(engine::plan::lift::AddedRole {
                 role,
                 nodes: Vec::new(),
                 count: 0,
                 why,
             });
-            told.also_added.len() - 1
+            reported.also_added.len() - 1
         });
-        told.also_added[at].count += 1;
-        if told.also_added[at].nodes.len() < 8 {
-            told.also_added[at].nodes.push(short(bound.node));
+        reported.also_added[at].count += 1;
+        if reported.also_added[at].nodes.len() < 8 {
+            reported.also_added[at].nodes.push(short(bound.node));
         }
     }
     let own =
         new.iter().filter(|b| b.noderole.role == *role).filter_map(|b| levels.get(&b.id)).max();
-    told.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
+    reported.wave = own.zip(levels.values().max()).map(|(own, all)| (own + 1, all + 1));
     // From the node's place in the proposal, because the board shows it there.
     let mut before = world.clone();
     before.take(&world.resolve(edits));
@@ -1218,13 +1218,13 @@ fn dropped(
     // The proposal itself may have created the deployment of a node.
     let titled = |id: DeploymentId| &after.blueprint.deployments[&id].doc.name;
     let moved = nodes.iter().filter_map(|id| Some((*id, at(&before, *id)?, at(&after, *id)?)));
-    told.moves = moved
+    reported.moves = moved
         .filter(|(_, from, to)| from != to)
         .map(|(id, from, to)| {
             format!("Node {} moves from {} to {}", short(id), titled(from), titled(to))
         })
         .collect();
-    told
+    reported
 }
 
 proptest! {
@@ -1257,9 +1257,9 @@ proptest! {
         let here = after.blueprint.deployments.get(&deployment(d));
         let roles: Vec<RoleName> = here.map(|found| found.doc.roles.keys().cloned().collect()).unwrap_or_default();
         prop_assert_eq!(lifted.roles.iter().map(|role| role.role.clone()).collect::<Vec<_>>(), roles);
-        for told in lifted.roles {
-            let is = dropped(&world, &edits, d, &told.role, &nodes);
-            prop_assert_eq!(told, is);
+        for reported in lifted.roles {
+            let is = dropped(&world, &edits, d, &reported.role, &nodes);
+            prop_assert_eq!(reported, is);
         }
     }
 }
@@ -1301,7 +1301,7 @@ fn restore_is_complete_or_reports_differences() {
         back.take(&effects);
         back.check()?;
         let back = back.state(d).unwrap();
-        let wanted: BTreeSet<&Goal> = missing.iter().map(|m| &m.wanted).collect();
+        let wanted: BTreeSet<&Goal> = missing.iter().map(|m| &m.goal).collect();
         let named = |of: Goal| wanted.contains(&of);
         for (at, noderole) in &was.noderoles {
             let same = back.noderoles.get(at) == Some(noderole);
@@ -1337,9 +1337,7 @@ fn restore_is_complete_or_reports_differences() {
         prop_assert!(missing.iter().all(|m| !m.reason.is_empty()), "each with its reason");
         prop_assert_eq!(
             was.versions == back.versions,
-            !missing
-                .iter()
-                .any(|m| matches!(m.wanted, Goal::Version(_) | Goal::WithoutBarclamp(_)))
+            !missing.iter().any(|m| matches!(m.goal, Goal::Version(_) | Goal::WithoutBarclamp(_)))
         );
         if missing.is_empty() {
             // Compares by hash, like documents. Nodes that joined since stay.

@@ -267,14 +267,14 @@ fn dependents_of_refused_version_report_reason() {
     assert_eq!(restore.edits, []);
     let twice = "Barclamps old and new both have a role x, and deployment web would see both";
     let found: Vec<(&str, &str)> = reasons(&restore);
-    let told = |what: &str| found.iter().find(|(found, _)| *found == what).unwrap().1;
-    assert!(told("version of barclamp old").starts_with(twice), "{found:?}");
+    let reported = |what: &str| found.iter().find(|(found, _)| *found == what).unwrap().1;
+    assert!(reported("version of barclamp old").starts_with(twice), "{found:?}");
     assert!(
-        told("low on n0001").starts_with(twice),
+        reported("low on n0001").starts_with(twice),
         "it comes along with what is bound: {found:?}"
     );
     let unknown = "No barclamp that deployment web uses has a role \"top\"";
-    assert_eq!((told("role top"), told("top on n0001")), (unknown, unknown));
+    assert_eq!((reported("role top"), reported("top on n0001")), (unknown, unknown));
 }
 
 #[test]

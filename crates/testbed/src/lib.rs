@@ -218,10 +218,10 @@ impl Node {
         let address = SocketAddr::from((self.address, PORT));
         loop {
             let exit_status = self.server.as_mut().map(Child::try_wait).transpose()?.flatten();
-            let said = fs::read_to_string(self.folder.join("sshd.log"))?;
+            let text = fs::read_to_string(self.folder.join("sshd.log"))?;
             // Another server may answer at this address.
             let is_listening = exit_status.is_none()
-                && said.contains(&format!("Server listening on {}", self.address));
+                && text.contains(&format!("Server listening on {}", self.address));
             if is_listening && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
             {
                 return Ok(());
@@ -230,7 +230,7 @@ impl Node {
                 bail!(
                     "The SSH server of {} on {address} does not start: {}",
                     self.name,
-                    said.trim()
+                    text.trim()
                 );
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -457,19 +457,19 @@ mod tests {
 
     #[test]
     fn missing_program_names_its_package() {
-        let said =
+        let text =
             |folders: &[PathBuf]| Programs::among(folders).map(|_| ()).unwrap_err().to_string();
         assert!(
-            said(&[]).contains("sshd is missing")
-                && said(&[]).contains("apt-get install openssh-server")
+            text(&[]).contains("sshd is missing")
+                && text(&[]).contains("apt-get install openssh-server")
         );
         let folder = folder("programs");
         fs::write(folder.join("sshd"), "").unwrap();
-        let said = said(std::slice::from_ref(&folder));
+        let text = text(std::slice::from_ref(&folder));
         assert!(
-            said.contains("ssh-keygen is missing")
-                && said.contains("apt-get install openssh-client"),
-            "{said}"
+            text.contains("ssh-keygen is missing")
+                && text.contains("apt-get install openssh-client"),
+            "{text}"
         );
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -489,7 +489,7 @@ mod tests {
             .env("PATH", "")
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains("missing: ") && said.contains("apt-get install openssh-"), "{said}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(text.contains("missing: ") && text.contains("apt-get install openssh-"), "{text}");
     }
 }

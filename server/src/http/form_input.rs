@@ -68,20 +68,20 @@ fn retained_fields(request: &Request) -> Option<&'static [&'static str]> {
         request.headers().get(name).and_then(|value| value.to_str().ok())
     };
     let expects_page = text(header::ACCEPT).is_some_and(|kinds| kinds.contains("text/html"));
-    let said = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    let is_within_limit = said.is_some_and(|length| length <= MOST);
+    let message = text(header::CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
+    let is_within_limit = message.is_some_and(|length| length <= MOST);
     (request.method() == Method::POST && expects_page && is_within_limit).then_some(names)
 }
 
 /// The input of these fields as query parameters.
 fn typed(form: &str, names: &[&str]) -> Vec<String> {
-    let said = |pair: &str| {
+    let text = |pair: &str| {
         let (name, value) = pair.split_once('=')?;
         let is_retained = names.contains(&name) && !value.is_empty();
         is_retained
             .then(|| format!("{}{name}={}", app::components::TYPED, value.replace('+', "%20")))
     };
-    form.split('&').filter_map(said).collect()
+    form.split('&').filter_map(text).collect()
 }
 
 /// The URL with the input, without the input of earlier attempts. `None` if the URL has no problem.

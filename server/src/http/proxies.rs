@@ -84,11 +84,11 @@ impl TrustedProxies {
     pub(crate) fn behind(&self, connected: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
         let mut from = connected?.to_canonical();
         let lines = headers.get_all(FORWARDED_FOR).iter().rev();
-        for said in lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',')) {
+        for text in lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',')) {
             if !self.0.iter().any(|network| network.has(from)) {
                 break;
             }
-            let Ok(address) = said.trim().parse::<IpAddr>() else { break };
+            let Ok(address) = text.trim().parse::<IpAddr>() else { break };
             from = address.to_canonical();
         }
         Some(from)

@@ -202,8 +202,8 @@ impl Listening {
             }
         }
         loop {
-            let told = match self.ring.recv().await {
-                Ok(told) => told,
+            let reported = match self.ring.recv().await {
+                Ok(reported) => reported,
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "a stream is too slow");
@@ -214,12 +214,12 @@ impl Listening {
                     return Ok(Some(vec![FeedMessage::Reset(self.place)]));
                 }
             };
-            match &told {
+            match &reported {
                 FeedMessage::Entry(entry) if entry.position <= self.place => continue,
                 FeedMessage::Entry(entry) => self.place = entry.position,
                 FeedMessage::Reset(place) => self.place = *place,
             }
-            return Ok(Some(vec![told]));
+            return Ok(Some(vec![reported]));
         }
     }
 }

@@ -26,7 +26,7 @@ pub(crate) async fn of_cluster(
     query: GraphQuery,
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(addresses::GRAPH.to_owned(), query.0);
-    let view = state.control.cluster_graph(&actor, &address.wish, MissingVertex::Note).await?;
+    let view = state.control.cluster_graph(&actor, &address.options, MissingVertex::Note).await?;
     Ok(file("graph-cluster.svg", svg(&view, address.color)))
 }
 
@@ -37,7 +37,7 @@ pub(crate) async fn of_deployment(
     query: GraphQuery,
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(addresses::graph_of(&name), query.0);
-    let view = state.control.graph(&actor, &name, &address.wish, MissingVertex::Note).await?;
+    let view = state.control.graph(&actor, &name, &address.options, MissingVertex::Note).await?;
     let name = format!("graph-{}.svg", view.name());
     Ok(file(&name, svg(&view, address.color)))
 }
@@ -49,7 +49,8 @@ pub(crate) async fn of_review(
     query: GraphQuery,
 ) -> Result<Response, Refusal> {
     let address = Address::from_pairs(addresses::review(id), query.0);
-    let view = state.control.review_graph(&actor, id, &address.wish, MissingVertex::Note).await?;
+    let view =
+        state.control.review_graph(&actor, id, &address.options, MissingVertex::Note).await?;
     Ok(file(&format!("review-{id}.svg"), svg(&view, address.color)))
 }
 

@@ -89,7 +89,7 @@ fn nonempty(text: String) -> Option<String> {
 impl TryFrom<GraphQuery> for GraphOptions {
     type Error = Problem;
 
-    fn try_from(wanted: GraphQuery) -> Result<Self, Problem> {
+    fn try_from(query: GraphQuery) -> Result<Self, Problem> {
         let role = |name: &str| {
             RoleName::parse(name).map_err(|error| {
                 Problem::invalid(format!(
@@ -100,20 +100,17 @@ impl TryFrom<GraphQuery> for GraphOptions {
         };
         let way = one_of(
             "direction",
-            &wanted.direction,
+            &query.direction,
             &[
                 ("up", GraphDirection::Up),
                 ("down", GraphDirection::Down),
                 ("both", GraphDirection::Both),
             ],
         )?;
-        let longest = one_of(
-            "longest",
-            &wanted.longest,
-            &[("count", Length::Count), ("time", Length::Time)],
-        )?;
-        let only_trail = one_of("only", &wanted.only, &[("trail", true)])?.unwrap_or_default();
-        let trail = match (longest, nonempty(wanted.from), nonempty(wanted.to)) {
+        let longest =
+            one_of("longest", &query.longest, &[("count", Length::Count), ("time", Length::Time)])?;
+        let only_trail = one_of("only", &query.only, &[("trail", true)])?.unwrap_or_default();
+        let trail = match (longest, nonempty(query.from), nonempty(query.to)) {
             (Some(length), None, None) => Some(TrailOptions::Longest(length)),
             (None, Some(from), Some(to)) => Some(TrailOptions::Between(from, to)),
             (None, Some(from), None) => Some(TrailOptions::From(from)),
@@ -131,12 +128,12 @@ impl TryFrom<GraphQuery> for GraphOptions {
                 ));
             }
         };
-        if wanted.focus.is_empty() && (way.is_some() || wanted.steps.is_some()) {
+        if query.focus.is_empty() && (way.is_some() || query.steps.is_some()) {
             return Err(Problem::invalid(
                 "Invalid `direction` or `steps`: they require `focus`. Add a vertex as `focus`.",
             ));
         }
-        if wanted.steps == Some(0) {
+        if query.steps == Some(0) {
             return Err(Problem::invalid("Invalid `steps`: it must be at least 1."));
         }
         if only_trail && trail.is_none() {
@@ -146,14 +143,14 @@ impl TryFrom<GraphQuery> for GraphOptions {
             ));
         }
         Ok(Self {
-            roles: list(&wanted.roles).map(role).collect::<Result<_, _>>()?,
-            nodes: list(&wanted.nodes).map(str::to_owned).collect(),
-            focus: nonempty(wanted.focus),
+            roles: list(&query.roles).map(role).collect::<Result<_, _>>()?,
+            nodes: list(&query.nodes).map(str::to_owned).collect(),
+            focus: nonempty(query.focus),
             direction: way.unwrap_or_default(),
-            steps: wanted.steps,
+            steps: query.steps,
             trail,
             only_trail,
-            blueprint: wanted.blueprint.map(BlueprintNumber),
+            blueprint: query.blueprint.map(BlueprintNumber),
         })
     }
 }
@@ -211,10 +208,10 @@ mod tests {
                 .flatten();
             (name, number.map_or_else(|| value.clone().into(), serde_json::Value::from))
         });
-        let wanted: GraphQuery =
+        let parameters: GraphQuery =
             serde_json::from_value(serde_json::Value::Object(fields.collect()))
                 .expect("words that it knows");
-        wanted.try_into()
+        parameters.try_into()
     }
 
     #[test]
@@ -235,13 +232,13 @@ mod tests {
                 String::new(),
                 pairs.map(|(a, b)| (a.to_owned(), b.to_owned())),
             );
-            assert_eq!(options_of(query), Ok(address.wish), "{query}");
+            assert_eq!(options_of(query), Ok(address.options), "{query}");
         }
     }
 
     #[test]
     fn invalid_parameter_error_lists_valid_values() {
-        for (query, said) in [
+        for (query, text) in [
             ("direction=left", "not one of up, down, both"),
             ("longest=far", "not one of count, time"),
             ("only=all", "not one of trail"),
@@ -255,7 +252,7 @@ mod tests {
         ] {
             let problem = options_of(query).expect_err(query);
             assert_eq!(problem.status, 400);
-            assert!(problem.detail.contains(said), "{query}: {problem}");
+            assert!(problem.detail.contains(text), "{query}: {problem}");
         }
     }
 }

@@ -132,10 +132,10 @@ impl FromRequestParts<AppState> for PathNode {
 
 impl DescribeInput for PathNode {
     fn describe(types: &mut OperationTypes<'_>) {
-        let said = "ID or name of the node.";
+        let text = "ID or name of the node.";
         types
             .places
-            .push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": said}));
+            .push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": text}));
     }
 }
 
@@ -319,9 +319,9 @@ struct Startup {
 async fn startup(
     state: State<AppState>,
     AuthenticatedNode(identity): AuthenticatedNode,
-    JsonBody(said): JsonBody<Startup>,
+    JsonBody(report): JsonBody<Startup>,
 ) -> Answer<Success> {
-    state.control.report_startup(&identity, said.boot_id).await?;
+    state.control.report_startup(&identity, report.boot_id).await?;
     Ok(Json(Success {}))
 }
 
@@ -347,9 +347,9 @@ struct Bootenv {
 async fn bootenv(
     state: State<AppState>,
     AuthenticatedNode(identity): AuthenticatedNode,
-    JsonBody(said): JsonBody<Bootenv>,
+    JsonBody(report): JsonBody<Bootenv>,
 ) -> Answer<Success> {
-    state.control.report_bootenv(&identity, said.bootenv).await?;
+    state.control.report_bootenv(&identity, report.bootenv).await?;
     Ok(Json(Success {}))
 }
 

@@ -104,9 +104,9 @@ async fn people(
 async fn add(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    JsonBody(wish): JsonBody<PersonRequest>,
+    JsonBody(request): JsonBody<PersonRequest>,
 ) -> CreatedWithLocation<CreatedPerson> {
-    let made = state.people.add(&actor, &wish).await?;
+    let made = state.people.add(&actor, &request).await?;
     Ok(Created(format!("/people/{}", made.id), made))
 }
 
@@ -128,7 +128,7 @@ async fn change_grants(
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<PersonId>,
     headers: HeaderMap,
-    JsonBody(wish): JsonBody<GrantsRequest>,
+    JsonBody(request): JsonBody<GrantsRequest>,
 ) -> Answer<PersonView> {
     let Some(on) = version(&headers)? else {
         // A missing permission takes precedence over invalid input.
@@ -143,7 +143,7 @@ async fn change_grants(
         )));
     };
     let seen = PersonAtVersion { person: id, version: Some(on) };
-    Ok(Json(state.people.change_grants(&actor, seen, &wish.grants).await?))
+    Ok(Json(state.people.change_grants(&actor, seen, &request.grants).await?))
 }
 
 async fn disable(
@@ -185,10 +185,11 @@ async fn register_passkey(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     headers: HeaderMap,
-    JsonBody(wish): JsonBody<PasskeyRequest>,
+    JsonBody(request): JsonBody<PasskeyRequest>,
 ) -> CreatedResult<PasskeyView> {
     actor.require_enrollable()?;
-    let made = state.people.register_passkey(&actor, &state.address.site(&headers)?, &wish).await?;
+    let made =
+        state.people.register_passkey(&actor, &state.address.site(&headers)?, &request).await?;
     Ok((StatusCode::CREATED, Json(made)))
 }
 
@@ -271,9 +272,9 @@ async fn end_session(
 async fn set_password(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    JsonBody(wish): JsonBody<PasswordRequest>,
+    JsonBody(request): JsonBody<PasswordRequest>,
 ) -> Result<(CookieJar, Json<Success>), Refusal> {
-    let session = state.people.set_password(&actor, &wish).await?;
+    let session = state.people.set_password(&actor, &request).await?;
     Ok((CookieJar::new().add(state.address.session_cookie().begin(&session)), Json(Success {})))
 }
 
@@ -288,9 +289,9 @@ async fn tokens(
 async fn make_token(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    JsonBody(wish): JsonBody<TokenRequest>,
+    JsonBody(request): JsonBody<TokenRequest>,
 ) -> CreatedWithLocation<CreatedToken> {
-    let made = state.people.make_token(&actor, &wish).await?;
+    let made = state.people.make_token(&actor, &request).await?;
     Ok(Created(format!("/tokens/{}", made.id), made))
 }
 

@@ -90,10 +90,10 @@ async fn present(
     SignedIn(actor): SignedIn,
     Client(visitor): Client,
     headers: HeaderMap,
-    JsonBody(wish): JsonBody<FactorRequest>,
+    JsonBody(request): JsonBody<FactorRequest>,
 ) -> Answer<Success> {
     let site = state.address.site(&headers).ok();
-    state.people.present_factor(&actor, site.as_ref(), &wish, &visitor).await?;
+    state.people.present_factor(&actor, site.as_ref(), &request, &visitor).await?;
     Ok(Json(Success {}))
 }
 
@@ -114,9 +114,9 @@ async fn confirm(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     Client(visitor): Client,
-    JsonBody(wish): JsonBody<CodeRequest>,
+    JsonBody(request): JsonBody<CodeRequest>,
 ) -> Answer<Success> {
-    state.people.confirm_totp(&actor, &wish.code, &visitor).await?;
+    state.people.confirm_totp(&actor, &request.code, &visitor).await?;
     Ok(Json(Success {}))
 }
 
@@ -181,8 +181,8 @@ pub(crate) async fn post(
     let here = addresses::second_factor_with_next(next);
     let done = match act {
         Action::Present => {
-            let wish = FactorRequest { code: Some(code), answer: None };
-            state.people.present_factor(&actor, None, &wish, &visitor).await
+            let body = FactorRequest { code: Some(code), answer: None };
+            state.people.present_factor(&actor, None, &body, &visitor).await
         }
         Action::Start => state.people.start_totp(&actor).await.map(drop),
         Action::Confirm => state.people.confirm_totp(&actor, &code, &visitor).await,

@@ -111,9 +111,9 @@ async fn caged() -> (LeakCheck, String, BTreeSet<String>) {
         json_of(server.tell(&path, &root, json!({"name": "its unit"})).await)["token"].clone();
     let brought =
         json!({"/app/key": {"step": server.step(&noderole).await, "layer": {"profile": "small"}}});
-    let told = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought});
+    let reported = json!({"data": {"app": {"key": {"$secret": "deploy/ssh", "version": 1}}}, "sources": brought});
     sqlx::query("UPDATE run SET input = $1, surroundings = '{}' WHERE id = $2::bigint")
-        .bind(told)
+        .bind(reported)
         .bind(run.parse::<i64>().expect("a number"))
         .execute(server.db.owner())
         .await
@@ -176,12 +176,12 @@ async fn credentials_are_leaked_nowhere() {
     cage.check("the metrics", metrics.text());
     for stream in streams {
         let mut tab = StreamClient::open_at(&cage.server, &root, stream, "").await;
-        let mut told = vec![tab.next().await.expect("a beat").text()];
+        let mut reported = vec![tab.next().await.expect("a beat").text()];
         let files = json!({"files": {"b.yml": format!("barclamp: {{name: b{}, version: '1', description: x}}\nroles: []\n", stream.len())}});
         cage.server.tell("/api/v1/barclamps", &root, files).await.json();
-        told.push(format!("{:?}", tab.next_live().await));
-        assert!(told[1].contains("Catalog"), "{told:?}");
-        cage.check(stream, &told.concat());
+        reported.push(format!("{:?}", tab.next_live().await));
+        assert!(reported[1].contains("Catalog"), "{reported:?}");
+        cage.check(stream, &reported.concat());
     }
     for path in [
         "/api/v1/people?filter=newcomer",

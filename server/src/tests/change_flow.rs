@@ -84,10 +84,10 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
         server.tell(&at("submit"), &ada, submit).await.json()["review"].as_i64().expect("an id");
 
     let of = |what: &str| format!("/api/v1/reviews/{review}{what}");
-    let told = server.send_get(&of("/impact"), &bo).await.json();
+    let reported = server.send_get(&of("/impact"), &bo).await.json();
     assert_eq!(
-        (&told["starts"]["count"], &told["interrupted"]),
-        (&json!(told["starts"]["first"].as_array().map_or(0, Vec::len)), &json!(0))
+        (&reported["starts"]["count"], &reported["interrupted"]),
+        (&json!(reported["starts"]["first"].as_array().map_or(0, Vec::len)), &json!(0))
     );
     let node_change = json!({"anchors": [format!("node/{}", node.as_str().expect("an id"))]});
     assert_eq!(
@@ -133,9 +133,9 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     server.tell(&of("/verdicts"), &bo, approve).await.json();
     let nowhere = json!({"anchor": "somewhere", "body": "?"});
     assert_eq!(server.tell(&of("/threads"), &bo, nowhere).await.status, StatusCode::BAD_REQUEST);
-    let said =
+    let message =
         server.tell(&of("/threads"), &bo, json!({"anchor": "", "body": "On a Friday?"})).await;
-    let thread = said.json()["comment"].as_i64().expect("an id");
+    let thread = message.json()["comment"].as_i64().expect("an id");
     server
         .tell(&format!("/api/v1/threads/{thread}/replies"), &ada, json!({"body": "It is Monday."}))
         .await
@@ -209,7 +209,9 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     let slip = json!({"macs": ["zz", "00:25:90:aa:00:09"], "root": "/srv/slip"});
     let slip = server.tell("/api/v1/nodes", &ada, slip).await.problem();
     assert!(
-        slip["detail"].as_str().is_some_and(|said| said.contains("\"zz\" is not a valid MAC")),
+        slip["detail"]
+            .as_str()
+            .is_some_and(|message| message.contains("\"zz\" is not a valid MAC")),
         "{slip}"
     );
     let by_mac = |root: &str| json!({"macs": ["00-25-90-AA-00-01"], "domain": "house.example.com", "root": root});
@@ -300,7 +302,7 @@ async fn growing_log_is_streamed_and_downloaded() {
     let cookie = server.cookie().await;
     let mut tab = StreamClient::open(&server, &cookie, &format!("topics=run:{run}"), "").await;
     let length = |live: Live| match live {
-        Live::Run { run: told, state, log_bytes, .. } if told == run => (state, log_bytes),
+        Live::Run { run: reported, state, log_bytes, .. } if reported == run => (state, log_bytes),
         other => panic!("{other:?}"),
     };
     assert_eq!(
@@ -426,7 +428,7 @@ async fn graph_svg_is_self_contained() {
         assert!(
             detail
                 .as_str()
-                .is_some_and(|said| said.starts_with("focus: ") && said.contains("nope")),
+                .is_some_and(|text| text.starts_with("focus: ") && text.contains("nope")),
             "{detail}"
         );
     }

@@ -34,7 +34,7 @@ async fn committed_openapi_document_is_current() {
 #[test]
 fn meanings_of_422_are_documented() {
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
-    let said = document["components"]["responses"]["UnprocessableEntity"]["description"]
+    let text = document["components"]["responses"]["UnprocessableEntity"]["description"]
         .as_str()
         .expect("a text");
     for code in [
@@ -44,7 +44,7 @@ fn meanings_of_422_are_documented() {
         "confirmation_required",
         "idempotency_key_reused",
     ] {
-        assert!(said.contains(&format!("`{code}`")), "{code}: {said}");
+        assert!(text.contains(&format!("`{code}`")), "{code}: {text}");
     }
     for (path, method) in [
         ("/api/v1/proposals/{id}/edits", "post"),
@@ -66,11 +66,11 @@ fn number_schemas_have_bounds() {
         ("TokenRequest", "days", 1, 365),
         ("NodeTokenRequest", "days", 1, 366),
     ] {
-        let said = &document["components"]["schemas"][schema]["properties"][field];
+        let property = &document["components"]["schemas"][schema]["properties"][field];
         assert_eq!(
-            (&said["minimum"], &said["maximum"]),
+            (&property["minimum"], &property["maximum"]),
             (&json!(least), &json!(most)),
-            "{schema}: {said}"
+            "{schema}: {property}"
         );
     }
 }
@@ -287,13 +287,13 @@ async fn location_of_created_resource_works() {
     let root =
         server.person("root", [Permission::Viewer, Permission::Operator, Permission::Admin]).await;
     let on_node = "/api/v1/nodes/n1.house.example.com/proposals";
-    for (path, wish, field) in [
+    for (path, request, field) in [
         ("/api/v1/deployments/web/proposals", json!({}), "proposal"),
         (on_node, json!({}), "proposal"),
         ("/api/v1/nodes", json!({"fqdn": "m9.house.example.com", "root": "/srv/m9"}), "node"),
         ("/api/v1/people", json!({"name": "dee", "grants": [{"permission": "viewer"}]}), "id"),
     ] {
-        let made = server.tell(path, &root, wish).await;
+        let made = server.tell(path, &root, request).await;
         assert_eq!(made.status, StatusCode::CREATED, "{path}: {}", made.text());
         let id = made.json()[field].to_string();
         let place = made.header(header::LOCATION);
@@ -409,9 +409,9 @@ async fn version_in_if_match_needs_no_body() {
     assert_eq!(server.send_get(place, &ada).await.status, StatusCode::CONFLICT, "closed");
     let document: Value = serde_json::from_str(rest::described()).expect("JSON");
     for path in ["undo", "redo", "discard"] {
-        let told = &document["paths"][format!("/api/v1/proposals/{{id}}/{path}")]["post"];
-        assert_eq!(told["requestBody"]["required"], false, "{path}");
-        assert!(told["responses"].get("428").is_some(), "{path}");
+        let reported = &document["paths"][format!("/api/v1/proposals/{{id}}/{path}")]["post"];
+        assert_eq!(reported["requestBody"]["required"], false, "{path}");
+        assert!(reported["responses"].get("428").is_some(), "{path}");
     }
 }
 

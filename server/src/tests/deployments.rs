@@ -41,8 +41,8 @@ async fn deployment_is_created_and_removed_via_proposals() {
     assert_eq!(missing.status, StatusCode::NOT_FOUND);
     assert!(missing.problem()["detail"].as_str().is_some_and(|text| text.contains("\"web\"")));
 
-    let wish = json!({"name": "canary", "parent": "web"});
-    let made = server.tell("/api/v1/deployments", &ada, wish.clone()).await;
+    let request = json!({"name": "canary", "parent": "web"});
+    let made = server.tell("/api/v1/deployments", &ada, request.clone()).await;
     assert_eq!(made.status, StatusCode::CREATED, "{}", made.text());
     let place = made.header(header::LOCATION).to_owned();
     let made = made.json();
@@ -52,7 +52,7 @@ async fn deployment_is_created_and_removed_via_proposals() {
         StatusCode::NOT_FOUND,
         "nothing changes before the commit"
     );
-    let twice = server.tell("/api/v1/deployments", &ada, wish).await;
+    let twice = server.tell("/api/v1/deployments", &ada, request).await;
     assert_eq!(twice.problem()["code"], "edit_refused");
     let more = server.tell("/api/v1/deployments", &ada, json!({"name": "blue", "parent": "web"}));
     let more = more.await.json();
@@ -79,11 +79,14 @@ async fn refused_deployment_edit_opens_no_proposal() {
         async || server.send_get("/api/v1/proposals", &ada).await.json()["proposals"].clone();
     let before = proposals().await;
     for name in ["system", "web"] {
-        let wish = json!({"name": "edge", "parent": name});
-        assert_eq!(server.tell("/api/v1/deployments", &ada, wish).await.status.as_u16(), 422);
+        let request = json!({"name": "edge", "parent": name});
+        assert_eq!(server.tell("/api/v1/deployments", &ada, request).await.status.as_u16(), 422);
     }
     assert_eq!(server.remove_deployment("system", &ada).await.status.as_u16(), 422);
     assert_eq!(proposals().await, before);
-    let wish = json!({"name": "x", "parent": "nowhere"});
-    assert_eq!(server.tell("/api/v1/deployments", &ada, wish).await.status, StatusCode::NOT_FOUND);
+    let request = json!({"name": "x", "parent": "nowhere"});
+    assert_eq!(
+        server.tell("/api/v1/deployments", &ada, request).await.status,
+        StatusCode::NOT_FOUND
+    );
 }

@@ -390,7 +390,7 @@ async fn full_server_answers_health_and_metrics() {
         StatusCode::SERVICE_UNAVAILABLE,
         "it is full"
     );
-    for (path, said) in [
+    for (path, text) in [
         (
             "/healthz", "ok
 ",
@@ -398,7 +398,7 @@ async fn full_server_answers_health_and_metrics() {
         ("/readyz", "ready\n"),
     ] {
         let answer = server.send_get(path, "").await;
-        assert_eq!((answer.status, answer.text()), (StatusCode::OK, said), "{path}");
+        assert_eq!((answer.status, answer.text()), (StatusCode::OK, text), "{path}");
     }
     let metrics = server.collect(&[("host", LOCAL_HOST)], [127, 0, 0, 1]).await;
     assert_eq!(metrics.status, StatusCode::OK, "{}", metrics.text());
@@ -462,12 +462,12 @@ async fn possibly_executed_request_has_no_retry_after() {
     {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         let answer = router.clone().oneshot(request).await.expect("an answer");
-        let told = answer
+        let reported = answer
             .headers()
             .get(header::RETRY_AFTER)
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned);
-        assert_eq!((answer.status().as_u16(), told.as_deref()), (503, wait), "{path}");
+        assert_eq!((answer.status().as_u16(), reported.as_deref()), (503, wait), "{path}");
         let body = to_bytes(answer.into_body(), 10_000).await.expect("a body");
         let problem: Value = serde_json::from_slice(&body).expect("a problem");
         assert_eq!(problem["code"], code);
@@ -494,12 +494,12 @@ async fn missing_permission_names_contacts() {
         assert!(problem.get("admins_give").is_none(), "{problem}");
         problem["detail"].as_str().expect("text").to_owned()
     };
-    let said = ask().await;
+    let text = ask().await;
     assert!(
-        said.starts_with(
+        text.starts_with(
             "Permission missing: eve does not have the permission operator. An admin can grant it. There is no admin yet."
         ),
-        "{said}"
+        "{text}"
     );
     for name in ["dora", "al"] {
         server

@@ -321,5 +321,5 @@ async fn nul_character_causes_no_server_error() {
         "the field is looked at before the database is: {}",
         refused.text()
     );
-    assert!(refused.problem()["detail"].as_str().is_some_and(|said| said.contains("U+0000")));
+    assert!(refused.problem()["detail"].as_str().is_some_and(|text| text.contains("U+0000")));
 }

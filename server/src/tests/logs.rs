@@ -267,9 +267,9 @@ async fn interrupted_download_resumes_exactly() {
         };
         let answer = get(&range, "").await;
         assert_eq!(answer.status, StatusCode::PARTIAL_CONTENT);
-        let told =
+        let reported =
             format!("bytes {}-{}/{}", got.len(), got.len() + answer.body.len() - 1, log.len());
-        assert_eq!(answer.header(header::CONTENT_RANGE), told);
+        assert_eq!(answer.header(header::CONTENT_RANGE), reported);
         got.extend_from_slice(&answer.body);
     }
     assert!(got == log, "{} of {} bytes", got.len(), log.len());

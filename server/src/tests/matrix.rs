@@ -505,7 +505,7 @@ impl World {
         let victim_session: String =
             sqlx::query_scalar(sql).fetch_one(server.db.owner()).await.expect("a session");
         let as_victim = server.people.sign_in_as_owner("victim").await.expect("an actor");
-        let wish = TokenRequest {
+        let request = TokenRequest {
             name: "x".into(),
             days: 1,
             scopes: vec!["viewer".into()],
@@ -513,7 +513,7 @@ impl World {
             person: None,
         };
         let victim_token =
-            server.people.make_token(&as_victim, &wish).await.expect("a token").id.to_string();
+            server.people.make_token(&as_victim, &request).await.expect("a token").id.to_string();
         let worker = working(&server, &["noop"]).await;
         let (mut places, mut versions, mut edits) = (Vec::new(), Vec::new(), Vec::new());
         for (deployment, node) in [("web", &n1), ("edge", &n2)] {
@@ -823,8 +823,8 @@ async fn everybody(server: &TestServer) -> Credentials {
     let token = async |by: &Actor, scopes: &[&str], deployment: Option<&str>, person| {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
         let deployment = deployment.map(str::to_owned);
-        let wish = TokenRequest { name: "x".into(), days: 1, scopes, deployment, person };
-        let made = server.people.make_token(by, &wish).await.expect("a token");
+        let request = TokenRequest { name: "x".into(), days: 1, scopes, deployment, person };
+        let made = server.people.make_token(by, &request).await.expect("a token");
         ("authorization", format!("Bearer {}", made.token))
     };
     everybody.insert(ServiceToken, token(&all, &["operator"], None, Some(service)).await);
@@ -962,8 +962,8 @@ async fn each_ends_what_is_their_own() {
         "this one goes on"
     );
 
-    let wish = json!({"name": "mine", "scopes": ["viewer"]});
-    let made = server.tell("/api/v1/tokens", &of(Viewer), wish).await.json();
+    let body = json!({"name": "mine", "scopes": ["viewer"]});
+    let made = server.tell("/api/v1/tokens", &of(Viewer), body).await.json();
     let path = format!("/api/v1/tokens/{}", made["id"].as_str().expect("an id"));
     let bearer = format!("Bearer {}", made["token"].as_str().expect("a token"));
     let asks = async || {

@@ -94,8 +94,8 @@ async fn access_log_names_route_person_and_request_id() {
     let server = TestServer::new().await;
     server.furnish().await;
     let ada = server.cookie().await;
-    let wish = json!({"name": "reader", "scopes": ["viewer"]});
-    let made = server.tell("/api/v1/tokens", &ada, wish).await.json();
+    let body = json!({"name": "reader", "scopes": ["viewer"]});
+    let made = server.tell("/api/v1/tokens", &ada, body).await.json();
     let secret = made["token"].as_str().expect("a token").to_owned();
     let log = LogCapture::begin();
     let request = server.get("/api/v1/nodes?filter=confidential").header(header::COOKIE, &ada);

@@ -140,7 +140,7 @@ async fn connection_in_a_blueprint_needs_a_proposal() {
             (409, Some("in_blueprint"))
         );
         assert!(
-            problem["detail"].as_str().is_some_and(|said| said.contains("--propose")),
+            problem["detail"].as_str().is_some_and(|text| text.contains("--propose")),
             "{problem}"
         );
     }
@@ -188,7 +188,7 @@ async fn node_name_works_everywhere() {
     assert!(
         nobody.problem()["detail"]
             .as_str()
-            .is_some_and(|said| said.contains("Node m7.rack1.example.com does not exist."))
+            .is_some_and(|text| text.contains("Node m7.rack1.example.com does not exist."))
     );
     server.send(Method::DELETE, path, &own, Value::Null).await.json();
 }
@@ -308,7 +308,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
     for address in addresses {
         let ssh =
             json!({"addresses": ["10.0.3.8", address], "key": "deploy/ssh", "host_key": HOST_KEY});
-        let wish = json!({"fqdn": "m2.rack1.example.com", "ssh": ssh});
+        let request = json!({"fqdn": "m2.rack1.example.com", "ssh": ssh});
         let line =
             format!("m2.rack1.example.com ssh={address} key=deploy/ssh host_key=\"{HOST_KEY}\"");
         let way = json!({"connection": {"addresses": [address]}});
@@ -317,7 +317,7 @@ async fn record_of_refused_address_is_rejected_everywhere() {
             HOST_KEY.replace(' ', "+").replace('/', "%2F")
         );
         for answer in [
-            server.tell("/api/v1/nodes", &ada, wish).await,
+            server.tell("/api/v1/nodes", &ada, request).await,
             server.tell("/api/v1/nodes/bulk", &ada, json!({"text": line})).await,
             server.send(Method::PATCH, &path, &own, way).await,
             server.post_form("/call/add-node", &ada, &form).await,

@@ -618,15 +618,15 @@ async fn first_steps_reflect_actual_events() {
     let (id, n1) = (server.id_of("web", &ada).await, server.n1(&ada).await);
     let edit = json!([{"edit": "bind", "deployment": id, "node": n1, "role": "app"}]);
     let (proposal, version) = server.draft(&ada, "web", edit).await;
-    let (told, (place, review)) = of(&steps().await);
-    assert_eq!(told, is(true, false, false, false, false, false));
+    let (reported, (place, review)) = of(&steps().await);
+    assert_eq!(reported, is(true, false, false, false, false, false));
     assert_eq!((place, review), (Some(json!("web")), Some(Value::Null)));
     let discard = json!({"version": version});
     server.tell(&format!("/api/v1/proposals/{proposal}/discard"), &ada, discard).await.json();
 
     server.committed(&ada, &bo).await.json();
-    let (told, (place, review)) = of(&steps().await);
-    assert_eq!(told, is(true, true, true, true, false, false));
+    let (reported, (place, review)) = of(&steps().await);
+    assert_eq!(reported, is(true, true, true, true, false, false));
     assert_eq!(place, Some(json!("web")));
     assert!(review.is_some_and(|id| id.is_i64()));
 

@@ -65,11 +65,11 @@ async fn token_overrides_cookies() {
             .expect("it was audited");
     assert!(audit["by_token"].is_string(), "{audit}");
 
-    let wish = json!({"name": "t", "scopes": ["viewer", "admin"], "deployment": "web"});
-    let refused = server.tell("/api/v1/tokens", &root, wish).await;
+    let request = json!({"name": "t", "scopes": ["viewer", "admin"], "deployment": "web"});
+    let refused = server.tell("/api/v1/tokens", &root, request).await;
     assert_eq!(code(&refused), (400, "invalid".to_owned()));
-    assert!(refused.problem()["detail"].as_str().is_some_and(|said| {
-        said.starts_with("deployment: The permission admin always applies everywhere.")
+    assert!(refused.problem()["detail"].as_str().is_some_and(|text| {
+        text.starts_with("deployment: The permission admin always applies everywhere.")
     }));
 
     let me = server
@@ -215,9 +215,12 @@ async fn first_link_requires_setting_a_password() {
     let server = TestServer::new().await;
     server.furnish().await;
     let root = server.root().await;
-    let wish = json!({"name": "dee", "grants": [{"permission": "viewer"}]});
-    let made = server.tell("/api/v1/people", &root, wish.clone()).await.json();
-    assert_eq!(code(&server.tell("/api/v1/people", &root, wish).await), (409, "name_taken".into()));
+    let request = json!({"name": "dee", "grants": [{"permission": "viewer"}]});
+    let made = server.tell("/api/v1/people", &root, request.clone()).await.json();
+    assert_eq!(
+        code(&server.tell("/api/v1/people", &root, request).await),
+        (409, "name_taken".into())
+    );
     let link = made["link"]["link"].as_str().expect("a link");
     let answer = server
         .form(
@@ -327,8 +330,8 @@ async fn second_admin_confirms_access_over_rest_and_page() {
     let server = TestServer::new().await;
     server.furnish().await;
     let (root, second) = (server.root().await, server.person("second", [Permission::Admin]).await);
-    let wish = json!({"name": "dee", "grants": [{"permission": "reviewer"}]});
-    let id = server.tell("/api/v1/people", &root, wish).await.json()["id"]
+    let request = json!({"name": "dee", "grants": [{"permission": "reviewer"}]});
+    let id = server.tell("/api/v1/people", &root, request).await.json()["id"]
         .as_str()
         .expect("an id")
         .to_owned();

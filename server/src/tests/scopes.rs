@@ -131,8 +131,9 @@ async fn priority_is_set_and_shown_on_board() {
         assert_eq!(by_page(&ada, wrong).await.status, StatusCode::BAD_REQUEST, "{wrong}");
     }
     for wrong in [json!(101), json!(999_999_999_999_i64), json!(1.5)] {
-        let wish = json!({"priority": wrong, "reason": "because"});
-        let refused = server.tell("/api/v1/deployments/web/priority", &ada, wish).await.problem();
+        let request = json!({"priority": wrong, "reason": "because"});
+        let refused =
+            server.tell("/api/v1/deployments/web/priority", &ada, request).await.problem();
         let detail = refused["detail"].as_str().expect("a text");
         assert!(
             refused["status"] == 400 && detail.contains("from -100 to 100"),
@@ -154,11 +155,11 @@ async fn priority_is_set_and_shown_on_board() {
         "state"
     );
     let sql = "SELECT body FROM event WHERE kind = 'priority' ORDER BY id";
-    let told: Vec<Value> =
+    let listed: Vec<Value> =
         sqlx::query_scalar(sql).fetch_all(server.db.owner()).await.expect("events");
     let id = &web["id"];
     let wanted = [-5, 7].map(|priority| json!({"deployment": id, "priority": priority}));
-    assert_eq!(told, wanted, "whoever looks at the board hears of it");
+    assert_eq!(listed, wanted, "whoever looks at the board hears of it");
 }
 
 #[tokio::test]

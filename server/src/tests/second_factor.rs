@@ -235,8 +235,8 @@ async fn passkey_is_a_second_factor() {
         server.send_json_as(Method::POST, path, cookie, body).await
     };
     let options = post("/api/v1/me/passkeys/options", &session, json!({})).await.json();
-    let wish = json!({ "name": "key", "answer": key.create(origin, &options["options"]) });
-    assert_eq!(post("/api/v1/me/passkeys", &session, wish).await.status, StatusCode::CREATED);
+    let request = json!({ "name": "key", "answer": key.create(origin, &options["options"]) });
+    assert_eq!(post("/api/v1/me/passkeys", &session, request).await.status, StatusCode::CREATED);
     assert_eq!(
         server.send_get("/api/v1/nodes", &session).await.status,
         StatusCode::OK,

@@ -100,8 +100,8 @@ async fn unauthenticated_clients_see_no_data() {
     let page = server.send_get("/nodes", "").await;
     assert!(!page.text().contains("cursor"), "{}", page.text());
     let cookie = server.cookie().await;
-    let told = server.ask(server.post_json("/call/frame", &cookie, "{}")).await.json();
-    assert_eq!((&told["me"]["name"], told["cursor"].is_i64()), (&"ada".into(), true));
+    let reported = server.ask(server.post_json("/call/frame", &cookie, "{}")).await.json();
+    assert_eq!((&reported["me"]["name"], reported["cursor"].is_i64()), (&"ada".into(), true));
 }
 
 #[tokio::test]

@@ -151,12 +151,12 @@ async fn stream_sends_events_after_cursor_at_once() {
     append_events(server.db.app(), "blueprints", [2, 3], Duration::ZERO).await;
     let mut tab = StreamClient::open(&server, &cookie, &format!("after={after}"), "").await;
     assert!(tab.next().await.expect("a message").is_heartbeat(), "says that it is there");
-    let mut told = tab.next_live().await;
-    if told == target(1) {
+    let mut reported = tab.next_live().await;
+    if reported == target(1) {
         // Another test's transaction delayed the events when the cursor was read.
-        told = tab.next_live().await;
+        reported = tab.next_live().await;
     }
-    assert_eq!((told, tab.next_live().await), (target(2), target(3)));
+    assert_eq!((reported, tab.next_live().await), (target(2), target(3)));
     let before = Instant::now();
     append_events(server.db.app(), "blueprints", [4], Duration::ZERO).await;
     assert_eq!(tab.next_live().await, target(4));
@@ -269,7 +269,7 @@ async fn slow_reader_is_reset_and_blocks_none() {
     loop {
         match slow.next_live().await {
             Live::Reset => break,
-            told => assert!(matches!(told, Live::Blueprint { .. })),
+            reported => assert!(matches!(reported, Live::Blueprint { .. })),
         }
     }
     append_events(server.db.app(), "blueprints", [9_999], Duration::ZERO).await;

@@ -33,9 +33,12 @@ async fn each_value_names_its_source() {
     let end = RunEnd::Failed { reason: "no luck".into(), found };
     store::runs::finish_run(server.db.worker(), run, worker, &end).await.expect("to finish");
 
-    let told = server.send_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
-    let values = &told["page"]["values"];
-    assert_eq!((&told["page"]["all"], &told["surroundings"]), (&json!(2), &json!({"results": []})));
+    let reported = server.send_get(&format!("/api/v1/runs/{run}/data"), &ada).await.json();
+    let values = &reported["page"]["values"];
+    assert_eq!(
+        (&reported["page"]["all"], &reported["surroundings"]),
+        (&json!(2), &json!({"results": []}))
+    );
     assert_eq!(
         (&values[0]["path"], &values[0]["value"], &values[0]["layer"]),
         (&json!("/app/key"), &json!("(secret)"), &json!("profile"))
@@ -187,7 +190,7 @@ async fn invalid_data_is_rejected_with_pointers() {
     let path = format!("/api/v1/proposals/{proposal}/edits");
     let of_role = |data: Value| json!({"edit": "set_role_data", "deployment": web, "role": "shaped", "data": data});
     let own = |data: Value| json!({"edit": "set_noderole_data", "node": node, "noderole": "shaped", "data": data});
-    let told = async |edits: Value| {
+    let reported = async |edits: Value| {
         let problem =
             server.tell(&path, &ada, json!({"version": version, "edits": edits})).await.problem();
         assert_eq!(
@@ -217,13 +220,13 @@ async fn invalid_data_is_rejected_with_pointers() {
         "/edits/1/data/shape/port must be at least 1",
         "/edits/1/data/shape/tags/1 is a number, but must be a string",
     ];
-    assert_eq!(told(wrong).await, expected);
+    assert_eq!(reported(wrong).await, expected);
     assert_eq!(
-        told(json!([own(json!({"shape": {"tags": []}}))])).await,
+        reported(json!([own(json!({"shape": {"tags": []}}))])).await,
         ["/edits/0/data/shape/port is required but missing"]
     );
     assert_eq!(
-        told(json!([own(json!({"shape": 5}))])).await,
+        reported(json!([own(json!({"shape": 5}))])).await,
         ["/edits/0/data/shape is a number, but must be an object"]
     );
     assert_eq!(server.count("edit").await, 3, "and nothing of it was taken");

@@ -115,10 +115,10 @@ mod tests {
 
     #[test]
     fn unknown_address_reveals_no_listener() {
-        let tried = |address: &str, reached: bool, said: &str| TriedAddress {
+        let tried = |address: &str, reached: bool, text: &str| TriedAddress {
             address: address.into(),
             reached,
-            error: said.into(),
+            error: text.into(),
         };
         let check = |boot_id: Result<String, String>| HealthCheck {
             tried: vec![

@@ -235,7 +235,7 @@ async fn unreachable_node_reports_each_address() {
     let silent = DroppingAddress::at(bed.beside(201)).await;
     let endpoint = bed.endpoint(0, &[closed, silent.address, other]);
     let (sessions, begun) = (bed.sessions(), Instant::now());
-    let said = sessions.reach(&endpoint).await.expect_err("nobody is there").to_string();
+    let text = sessions.reach(&endpoint).await.expect_err("nobody is there").to_string();
     for part in [
         "refused",
         "no answer within",
@@ -243,7 +243,7 @@ async fn unreachable_node_reports_each_address() {
         &closed.to_string(),
         &silent.address.to_string(),
     ] {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(text.contains(part), "{part}: {text}");
     }
     let tried = sessions.tried(&endpoint, begun).await;
     assert_eq!(

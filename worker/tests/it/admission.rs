@@ -506,8 +506,9 @@ async fn waits(
 /// The statement's first pending reason for every step.
 async fn sql_reasons(on: &mut PgConnection, limits: Limits) -> BTreeMap<StepId, PendingReason> {
     let filter = store::runs::PendingFilter::default();
-    let told = store::runs::waiting(on, limits, &filter, 1_000).await.expect("what waits");
-    told.rows
+    let reported = store::runs::waiting(on, limits, &filter, 1_000).await.expect("what waits");
+    reported
+        .rows
         .iter()
         .map(|row| (StepId(row.step), row.wait.parse().expect("a word of ours")))
         .collect()

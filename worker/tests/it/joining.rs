@@ -43,8 +43,8 @@ const SECRETS: &str = "GANTRY_TEST_JOINING_SECRETS";
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "not a test: a worker process that has keys to nodes"]
 async fn worker_process() {
-    let said = |name: &str| std::env::var(name).ok();
-    let (Some(url), Some(folder), Some(secrets)) = (said(URL), said(FOLDER), said(SECRETS)) else {
+    let text = |name: &str| std::env::var(name).ok();
+    let (Some(url), Some(folder), Some(secrets)) = (text(URL), text(FOLDER), text(SECRETS)) else {
         return;
     };
     let store = Store::open(&Connecting::to(url)).expect("the URL is one");
@@ -173,8 +173,8 @@ async fn unwritable_node_starts_nothing_and_reports_it() {
     bed.cluster.commit(&[bind(0, "writes")]).await;
     let worker = bed.looking();
     bed.until("node WHERE transport = 'ssh' AND alive AND joined = 'welcomed'").await;
-    let said = "(SELECT FROM health_check WHERE reached AND detail LIKE '%the runs on the node are unknown%' LIMIT 1) said";
-    bed.until(said).await;
+    let text = "(SELECT FROM health_check WHERE reached AND detail LIKE '%the runs on the node are unknown%' LIMIT 1) said";
+    bed.until(text).await;
     assert_eq!(bed.cluster.state(0, "writes").await, "todo");
     fs::remove_file(root.join(".gantry")).expect("the folder is ours");
     bed.cluster.reaches(0, "writes", "active").await;

@@ -222,10 +222,10 @@ async fn commit_with_cancel_ends_replaced_runs() {
     transaction.commit().await.expect("a commit");
     cluster.reaches(0, "app", "active").await;
     let runs = cluster.runs(0, "app").await;
-    let said = format!("canceled by the commit of blueprint {target}");
+    let text = format!("canceled by the commit of blueprint {target}");
     assert_eq!(
         (runs[0].outcome.as_deref(), runs[0].error.as_deref()),
-        (Some("canceled"), Some(said.as_str()))
+        (Some("canceled"), Some(text.as_str()))
     );
     assert_eq!(runs.len(), 2);
     assert_eq!(cluster.count("event WHERE kind = 'step' AND body->>'state' = 'error'").await, 0);
@@ -462,12 +462,12 @@ async fn damaged_row_ends_in_error_without_retries() {
     cluster.reaches(0, "before", "error").await;
     cluster.reaches(1, "after", "error").await;
     worker.stop().await;
-    for (node, role, said) in [
+    for (node, role, text) in [
         (0, "before", "a hash must have 32 bytes"),
         (1, "after", "Unknown cause of a re-run: \"whim\""),
     ] {
         let error = cluster.error(node, role).await.expect("a reason");
-        assert!(error.contains(said) && error.contains("Restore it from a backup"), "{error}");
+        assert!(error.contains(text) && error.contains("Restore it from a backup"), "{error}");
         let runs = cluster.runs(node, role).await;
         assert_eq!((runs.len(), runs[0].outcome.as_deref()), (1, Some("failed")), "{runs:?}");
     }

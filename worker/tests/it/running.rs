@@ -14,9 +14,9 @@ async fn steps_run_in_order_with_new_outputs() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_role(role("first", JigClass::Test)).await;
     cluster.add_role(role("second", JigClass::Test)).await;
-    let told =
+    let reported =
         json!({"test": {"prints": ["hello"], "returns": {"port": 80, "found": 7}}, "port": 80});
-    cluster.commit(&[bind(0, "first").data(told), bind(0, "second").after(0, "first")]).await;
+    cluster.commit(&[bind(0, "first").data(reported), bind(0, "second").after(0, "first")]).await;
     assert_eq!(cluster.state(0, "first").await, "todo");
     assert_eq!(cluster.state(0, "second").await, "blocked");
 
@@ -45,8 +45,8 @@ async fn failed_step_has_reason_and_can_retry() {
     let mut cluster = Cluster::of(1).await;
     cluster.add_role(role("bad", JigClass::Test)).await;
     cluster.add_role(role("child", JigClass::Noop)).await;
-    let told = json!({"test": {"fail": "no such disk"}});
-    cluster.commit(&[bind(0, "bad").data(told), bind(0, "child").after(0, "bad")]).await;
+    let reported = json!({"test": {"fail": "no such disk"}});
+    cluster.commit(&[bind(0, "bad").data(reported), bind(0, "child").after(0, "bad")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "bad", "error").await;
     assert_eq!(cluster.error(0, "bad").await.as_deref(), Some("no such disk"));
@@ -63,8 +63,8 @@ async fn failed_step_has_reason_and_can_retry() {
 async fn concurrent_runs_stay_within_capacity() {
     let mut cluster = Cluster::of(12).await;
     cluster.add_role(role("slow", JigClass::Test)).await;
-    let told = json!({"test": {"seconds": 0.4}});
-    let binds: Vec<_> = (0..12).map(|node| bind(node, "slow").data(told.clone())).collect();
+    let reported = json!({"test": {"seconds": 0.4}});
+    let binds: Vec<_> = (0..12).map(|node| bind(node, "slow").data(reported.clone())).collect();
     cluster.commit(&binds).await;
     let config = worker::Config { max_running: 3, ..quick(&cluster.folder()) };
     let worker = Running::start(config, cluster.pool());
@@ -82,8 +82,8 @@ async fn sweep_finds_steps_without_notification() {
     let mut cluster = Cluster::of(2).await;
     cluster.add_role(role("bad", JigClass::Test)).await;
     cluster.add_role(role("noop", JigClass::Noop)).await;
-    let told = json!({"test": {"fail": true}});
-    cluster.commit(&[bind(0, "bad").data(told), bind(1, "noop")]).await;
+    let reported = json!({"test": {"fail": true}});
+    cluster.commit(&[bind(0, "bad").data(reported), bind(1, "noop")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "bad", "error").await;
     cluster.reaches(1, "noop", "active").await;
@@ -109,8 +109,8 @@ async fn sweep_finds_steps_without_notification() {
 async fn broken_database_connections_are_reopened() {
     let mut cluster = Cluster::of(6).await;
     cluster.add_role(role("slow", JigClass::Test)).await;
-    let told = json!({"test": {"seconds": 0.3}});
-    let binds: Vec<_> = (0..6).map(|node| bind(node, "slow").data(told.clone())).collect();
+    let reported = json!({"test": {"seconds": 0.3}});
+    let binds: Vec<_> = (0..6).map(|node| bind(node, "slow").data(reported.clone())).collect();
     let config = worker::Config { max_running: 1, ..quick(&cluster.folder()) };
     let worker = Running::start(config, cluster.pool());
     cluster.commit(&binds).await;

@@ -80,8 +80,8 @@ async fn scripts_run_over_one_connection_per_node() {
     for node in 0..3 {
         bed.cluster.reaches(node, "second", "active").await;
         let root = &bed.cluster.nodes[node].root;
-        let said = |role: &str| format!("n{node}.test.gantry {role} it's \"here\" $HOME\n");
-        assert_eq!(text(&root.join("ran")), said("first") + &said("second"));
+        let message = |role: &str| format!("n{node}.test.gantry {role} it's \"here\" $HOME\n");
+        assert_eq!(text(&root.join("ran")), message("first") + &message("second"));
         // The second role returns its input.
         assert_eq!(
             bed.cluster.output(node, "first").await,
@@ -188,9 +188,9 @@ async fn run_survives_broken_connection_with_complete_log() {
         lines.flatten().copied().collect::<Vec<u8>>()
     };
     for (stream, file) in [(b'o', "said.out"), (b'e', "said.err")] {
-        let mut said = fs::read(bed.cluster.nodes[0].root.join(file)).expect("what it said");
-        said.push(b'\n');
-        assert!(of(stream) == said, "{} of {} bytes of {file}", of(stream).len(), said.len());
+        let mut text = fs::read(bed.cluster.nodes[0].root.join(file)).expect("what it said");
+        text.push(b'\n');
+        assert!(of(stream) == text, "{} of {} bytes of {file}", of(stream).len(), text.len());
     }
     assert_eq!(of(b'o').len() + of(b'e').len(), log.len(), "and nothing else");
     assert!(bed.connections(0) >= 1, "the server that came back was found");

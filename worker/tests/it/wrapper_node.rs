@@ -364,22 +364,22 @@ fn arrives(node: &Node) {
         ]
         .map(str::to_owned)
     };
-    let told = "MARKcode=0 why=exit script=it.sh\n{\"a\": 1}\nMARK";
+    let reported = "MARKcode=0 why=exit script=it.sh\n{\"a\": 1}\nMARK";
     assert_eq!(
         output_text(&node.call(&run("1"), &input)),
-        format!("out{told}"),
+        format!("out{reported}"),
         "the script came along"
     );
     assert_eq!(node.runs(), ["1.1"], "nobody said that it arrived");
-    assert_eq!(output_text(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "")), told);
+    assert_eq!(output_text(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "")), reported);
     assert_eq!(
         output_text(&node.call(&["follow", "1.1", "3", "0", "MARK", "100"], "taken\n")),
-        told
+        reported
     );
     assert_eq!(node.runs(), Vec::<String>::new());
     assert_eq!(
         output_text(&node.call(&run("2"), &format!("{input}taken\n"))),
-        format!("out{told}")
+        format!("out{reported}")
     );
     assert_eq!((node.runs(), node.betraying()), (vec![], vec![]));
 }

@@ -138,8 +138,8 @@ mod tests {
             ["@import url(one.css);", "@import \"one.css\" screen;", "@import \"none.css\";"]
         {
             let folder = styles(&[("main.css", &format!("@layer a;\n{wrong}\n"))]);
-            let said = format!("{:#}", bundle(folder.path(), "main.css").expect_err(wrong));
-            assert!(said.contains("main.css:2") || said.contains("none.css"), "{said}");
+            let text = format!("{:#}", bundle(folder.path(), "main.css").expect_err(wrong));
+            assert!(text.contains("main.css:2") || text.contains("none.css"), "{text}");
         }
     }
 

@@ -167,12 +167,12 @@ fn Waves(waves: Memo<Vec<(usize, StateCounts)>>, more: Memo<bool>) -> impl IntoV
     let is_empty = Memo::new(move |_| waves.read().is_empty());
     let line = |wave: Memo<(usize, StateCounts)>| {
         let (number, _) = wave.get_untracked();
-        let said = move || wave_text(&wave.read().1);
+        let text = move || wave_text(&wave.read().1);
         view! {
             <li>
                 <b class="num">"Wave " {number}</b>
                 {move || view! { <StateBar counts=wave.read().1/> }}
-                <span class="muted num">{said}</span>
+                <span class="muted num">{text}</span>
             </li>
         }
     };
@@ -219,15 +219,15 @@ fn Failed(feed: Feed<BlueprintProgress>) -> impl IntoView {
     let left_out = move || {
         let left_out = count.get() - i64::try_from(failed.read().len()).unwrap_or(i64::MAX);
         (left_out > 0).then(|| {
-            let said =
+            let text =
                 format!("{} not shown: retry these first.", many(left_out, "more failed step"));
-            view! { <p class="inside muted">{said}</p> }
+            view! { <p class="inside muted">{text}</p> }
         })
     };
     view! {
         <div class="unseen" role="status">{outcome}</div>
-        {move || outcome().filter(|_| !has_failed.get()).map(|said| view! {
-            <div class="notice" data-state="active">{icon(Icon::Check)} <div><p>{said}</p></div></div>
+        {move || outcome().filter(|_| !has_failed.get()).map(|text| view! {
+            <div class="notice" data-state="active">{icon(Icon::Check)} <div><p>{text}</p></div></div>
         })}
         {move || has_failed.get().then(|| view! {
             <section class="card" aria-label="Failed steps">
@@ -238,7 +238,7 @@ fn Failed(feed: Feed<BlueprintProgress>) -> impl IntoView {
                 <ul class="failed-steps">{rows(failed.into(), |step| (step.noderole, step.action.clone()), failed_line)}</ul>
                 {left_out}
                 <RetryForm retry progress/>
-                {move || outcome().map(|said| view! { <p class="inside">{said}</p> })}
+                {move || outcome().map(|text| view! { <p class="inside">{text}</p> })}
             </section>
         })}
     }
@@ -283,12 +283,12 @@ fn RetryForm(
     let confirmation = move || {
         let count = destructive.get();
         (count > 0).then(|| {
-            let said = format!("Also retry {}", many(count, "destructive step"));
+            let text = format!("Also retry {}", many(count, "destructive step"));
             let rest = either(count, "It destroys data", "They destroy data");
             view! {
                 <label class="choice">
                     <input type="checkbox" name="destructive" value="true" disabled=off/>
-                    <span><b>{said}</b> " " <small>{rest} " again. Otherwise left out."</small></span>
+                    <span><b>{text}</b> " " <small>{rest} " again. Otherwise left out."</small></span>
                 </label>
             }
         })

@@ -50,7 +50,7 @@ pub(super) fn TimelineSection(timeline: Memo<Timeline>) -> impl IntoView {
     let axis = Memo::new(move |_| Axis::of(&timeline.read(), || clock.now()));
     let nodes = Memo::new(move |_| timeline.read().nodes.clone());
     let is_empty = Memo::new(move |_| nodes.read().is_empty());
-    let said = Memo::new(move |_| shown(&timeline.read()));
+    let text = Memo::new(move |_| shown(&timeline.read()));
     let ends = move || {
         axis.get().map(|Axis { from, to }| {
             view! {
@@ -77,7 +77,7 @@ pub(super) fn TimelineSection(timeline: Memo<Timeline>) -> impl IntoView {
         <section class="card" aria-label="Timeline">
             <header>
                 <h2>"Timeline"</h2>
-                <span class="muted grow">{said}</span>
+                <span class="muted grow">{text}</span>
                 <a href=addresses::RUNS>"All runs"</a>
             </header>
             {rest}
@@ -115,7 +115,7 @@ fn line(node: Memo<TimelineNode>, axis: Memo<Option<Axis>>) -> impl IntoView {
         let axis = axis.get()?;
         Some(node.read().runs.iter().map(|run| bar(run, axis)).collect_view())
     };
-    let said = move || {
+    let text = move || {
         let node = node.read();
         let newest = node.runs.last().map(|run| run_style(run.state).2).unwrap_or_default();
         format!("{}, the newest {newest}", many(node.runs.len(), "run"))
@@ -123,7 +123,7 @@ fn line(node: Memo<TimelineNode>, axis: Memo<Option<Axis>>) -> impl IntoView {
     view! {
         <li>
             {label}
-            <svg role="group" aria-label=said>{bars}</svg>
+            <svg role="group" aria-label=text>{bars}</svg>
         </li>
     }
 }

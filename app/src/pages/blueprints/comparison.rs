@@ -72,7 +72,7 @@ fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
     let left = if found.deployment.is_some() { 0 } else { found.more };
     // The policy is not part of a blueprint.
     let same = same_root && found.difference.is_empty();
-    let said = match same {
+    let text = match same {
         true => "Both are the same blueprint.".to_owned(),
         false => format!("Differences: {}", Changed::of(&found.difference, left)),
     };
@@ -100,7 +100,7 @@ fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
                     <a class="button quiet small" rel="external" href=move || rest("json")>"As JSON"</a>
                 </header>
                 <div class="inside">
-                    <p><b>{said}</b> " " <span class="muted">{hash(&found.from)} {hash(&found.to)}</span></p>
+                    <p><b>{text}</b> " " <span class="muted">{hash(&found.from)} {hash(&found.to)}</span></p>
                     {found.note.clone().map(|note| view! { <p>{note}</p> })}
                     {impact_counts(&found.impact)}
                     {graphs}
@@ -147,7 +147,7 @@ fn restorable(found: &Comparison) -> Option<(DeploymentName, BlueprintNumber)> {
 #[component]
 fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
     let restore = ServerAction::<ProposeRestore>::new();
-    let said = format!("Restore {name} as of blueprint {target}");
+    let text = format!("Restore {name} as of blueprint {target}");
     let (which, of) = (name.to_string(), name.to_string());
     view! {
         <ActionForm action=restore attr:class="inside restore">
@@ -164,7 +164,7 @@ fn RestoreForm(name: DeploymentName, target: BlueprintNumber) -> impl IntoView {
             <ProblemNotice problem=problem_of(restore)/>
             <EquivalentCommands of=move |typed: FormValues| vec![api::calls::restore(&name, target, typed.is_checked("partial"))]/>
             <div class="buttons">
-                <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {said}</button>
+                <button class="button primary" type="submit" disabled=move || restore.pending().get()>{icon(Icon::Undo)} {text}</button>
             </div>
         </ActionForm>
     }

@@ -14,9 +14,9 @@ use crate::failure::ServerResult;
 use crate::request::{answer, refuse, signed_in};
 
 #[server(name = ReadBlueprints, prefix = "/call", endpoint = "blueprints", input = AsJson, output = AsJson)]
-pub async fn targets(wanted: BlueprintsQuery) -> ServerResult<BlueprintPage> {
+pub async fn targets(query: BlueprintsQuery) -> ServerResult<BlueprintPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.targets(&actor, &wanted).await).await
+    answer(request.control.targets(&actor, &query).await).await
 }
 
 #[server(name = ReadComparison, prefix = "/call", endpoint = "compare", input = AsJson, output = AsJson)]

@@ -77,8 +77,8 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
             .into_any()
     };
     let label = move || match verdict() {
-        Some(Verdict::Partial { said, .. }) => {
-            format!("Bind {} nodes", said.split(" can").next().unwrap_or_default())
+        Some(Verdict::Partial { message: text, .. }) => {
+            format!("Bind {} nodes", text.split(" can").next().unwrap_or_default())
         }
         _ => format!("Bind {}", nodes(count())),
     };
@@ -156,7 +156,7 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
         board_state.lift().read().as_ref()?.roles.iter().find(|found| found.role == role).cloned()
     };
     let title = Signal::derive(move || {
-        let said = |found: RoleDropPreview| {
+        let text = |found: RoleDropPreview| {
             format!(
                 "Bind {} of {} nodes to {}?",
                 found.legal.len(),
@@ -164,7 +164,7 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
                 found.role
             )
         };
-        found().map(said).unwrap_or_default()
+        found().map(text).unwrap_or_default()
     });
     let reasons = move || {
         let found = found();
@@ -175,7 +175,7 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
             .map(|node| view! { <li>{icon(Icon::Error)} <span><b>{node.short}</b> ": " {node.reason}</span></li> })
             .collect_view();
         let unknown =
-            unknown.map(|said| view! { <li>{icon(Icon::Error)} <span>{said}</span></li> });
+            unknown.map(|text| view! { <li>{icon(Icon::Error)} <span>{text}</span></li> });
         (refused, unknown)
     };
     view! {

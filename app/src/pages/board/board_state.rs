@@ -108,7 +108,7 @@ pub(super) struct BoardState {
     /// Commands that wait for earlier ones, oldest first.
     queue: StoredValue<VecDeque<Command>>,
     problem: RwSignal<Option<Problem>>,
-    said: RwSignal<String>,
+    announcement: RwSignal<String>,
 }
 
 /// A queued command.
@@ -203,7 +203,7 @@ impl BoardState {
             busy: RwSignal::new(false),
             queue: StoredValue::new(VecDeque::new()),
             problem: RwSignal::new(None),
-            said: RwSignal::new(String::new()),
+            announcement: RwSignal::new(String::new()),
         };
         Effect::new(move |_| {
             let board = feed.value().get();
@@ -234,8 +234,8 @@ impl BoardState {
     pub(super) fn problem(self) -> RwSignal<Option<Problem>> {
         self.problem
     }
-    pub(super) fn said(self) -> RwSignal<String> {
-        self.said
+    pub(super) fn announcement(self) -> RwSignal<String> {
+        self.announcement
     }
     pub(super) fn selected(self) -> RwSignal<BTreeSet<NodeId>> {
         self.selected
@@ -259,7 +259,7 @@ impl BoardState {
 
     /// Announces a text to screen readers.
     pub(super) fn say(self, text: impl Into<String>) {
-        self.said.set(text.into());
+        self.announcement.set(text.into());
     }
 
     // --- live updates ---
@@ -911,7 +911,7 @@ impl BoardState {
                 Ok(version) => {
                     self.version.try_set_value(version);
                     self.foretold.try_set_value(foretold.map(|hash| (version, hash)));
-                    self.said.try_set(done);
+                    self.announcement.try_set(done);
                     // The form may be gone by now.
                     taken.and_then(|taken| taken.try_run(()));
                 }

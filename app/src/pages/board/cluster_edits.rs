@@ -101,12 +101,12 @@ fn read(typed: &str) -> Result<Option<u32>, String> {
 #[component]
 pub(super) fn SetPolicy(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
     let before = board_state.board().read_untracked().policy.clone();
-    let said = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
-    let every = RwSignal::new(said(before.as_ref().map(|policy| policy.approvals)));
+    let text = |n: Option<u32>| n.map(|n| n.to_string()).unwrap_or_default();
+    let every = RwSignal::new(text(before.as_ref().map(|policy| policy.approvals)));
     let of_risk =
-        |risk: Risk| said(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
+        |risk: Risk| text(before.as_ref().and_then(|policy| policy.by_risk.get(&risk).copied()));
     let by_risk = RISKS.map(|(risk, words)| (risk, words, RwSignal::new(of_risk(risk))));
-    let cooling = RwSignal::new(said(before.as_ref().map(|policy| policy.cooling_hours)));
+    let cooling = RwSignal::new(text(before.as_ref().map(|policy| policy.cooling_hours)));
     let signed = before.as_ref().map(|policy| policy.signed.clone()).unwrap_or_default();
     let ticked = |risk: Option<Risk>| signed.contains(&SignedRule { deployment: None, risk });
     let signs = std::iter::once((None, "Every change"))
@@ -309,7 +309,7 @@ mod tests {
             ("web x", "Risk x does not exist"),
             ("web move y", "at most one risk"),
         ] {
-            assert!(places.rules(line).is_err_and(|said| said.contains(fault)), "{line}");
+            assert!(places.rules(line).is_err_and(|text| text.contains(fault)), "{line}");
         }
     }
 }

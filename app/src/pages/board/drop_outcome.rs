@@ -21,7 +21,7 @@ pub(super) enum Verdict {
     /// Some nodes can be bound.
     Partial {
         /// How many of how many, and the reasons against the rest.
-        said: String,
+        message: String,
         /// The roles that the drop also adds for the valid nodes.
         promise: String,
         /// The same, each with its reason.
@@ -44,7 +44,7 @@ impl Verdict {
             (0, _) => Self::Forbidden { why: why_not(found) },
             (_, 0) => Self::Allowed { promise: promise(found), reasons: reasons(found) },
             (legal, others) => Self::Partial {
-                said: format!(
+                message: format!(
                     "{legal} of {} can be bound. Cannot bind {}",
                     legal + others,
                     why_not(found)
@@ -70,10 +70,10 @@ impl Verdict {
         match (self, is_hovered) {
             (Self::Allowed { .. }, false) => "allowed".into(),
             (Self::Allowed { promise, .. }, true) => promise.clone(),
-            (Self::Partial { said, .. }, false) => {
-                said.split(". ").next().unwrap_or(said).to_owned()
+            (Self::Partial { message, .. }, false) => {
+                message.split(". ").next().unwrap_or(message).to_owned()
             }
-            (Self::Partial { said, promise, .. }, true) => format!("{said}. {promise}"),
+            (Self::Partial { message, promise, .. }, true) => format!("{message}. {promise}"),
             (Self::Forbidden { why }, _) => why.clone(),
             (Self::None, _) => String::new(),
         }
@@ -85,8 +85,8 @@ impl Verdict {
             Self::Allowed { promise, .. } => {
                 format!("Role {role}: allowed. {promise}. Press Enter to drop.")
             }
-            Self::Partial { said, promise, .. } => {
-                format!("Role {role}: {said}. {promise}. Press Enter to confirm.")
+            Self::Partial { message: text, promise, .. } => {
+                format!("Role {role}: {text}. {promise}. Press Enter to confirm.")
             }
             Self::Forbidden { why } => format!("Role {role}: not possible. {why}."),
             Self::None => format!("Role {role}: nodes cannot be dropped here."),
@@ -112,16 +112,16 @@ impl Verdict {
 /// The additions: `+ 6 noderoles: brings dns-client, runtime; web-1 moves from system to web; place
 /// 3 of 4 in its order`.
 fn promise(role: &RoleDropPreview) -> String {
-    let mut said = format!("+ {}", many(role.added, "noderole"));
+    let mut text = format!("+ {}", many(role.added, "noderole"));
     if !role.also_added.is_empty() {
         let mut roles: Vec<&str> =
             role.also_added.iter().map(|required_by| required_by.role.as_str()).collect();
         roles.dedup();
-        said.push_str(&format!(". Also adds {}", named(&roles)));
+        text.push_str(&format!(". Also adds {}", named(&roles)));
     }
-    said.extend(some_of(&role.moves).map(|moves| format!(". {moves}")));
-    said.extend(role.wave.map(|(place, places)| format!(". Wave {place} of {places}")));
-    said
+    text.extend(some_of(&role.moves).map(|moves| format!(". {moves}")));
+    text.extend(role.wave.map(|(place, places)| format!(". Wave {place} of {places}")));
+    text
 }
 
 /// The additions, each with its reason.
@@ -154,8 +154,8 @@ fn some_of(sentences: &[String]) -> Option<String> {
 /// Why nodes cannot be bound: a shared reason once, or each node with its own reason. Also the
 /// number of nodes without a computed reason.
 fn why_not(role: &RoleDropPreview) -> String {
-    let said = [refused(role), truncation_note(role).unwrap_or_default()];
-    said.into_iter().filter(|said| !said.is_empty()).collect::<Vec<_>>().join("; ")
+    let text = [refused(role), truncation_note(role).unwrap_or_default()];
+    text.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("; ")
 }
 
 fn refused(role: &RoleDropPreview) -> String {
@@ -165,16 +165,16 @@ fn refused(role: &RoleDropPreview) -> String {
         let names: Vec<&str> = role.illegal.iter().map(|node| node.short.as_str()).collect();
         return format!("{}: {}", named(&names), first.reason);
     }
-    let mut said: Vec<String> = role
+    let mut text: Vec<String> = role
         .illegal
         .iter()
         .take(2)
         .map(|node| format!("{}: {}", node.short, node.reason))
         .collect();
     if role.illegal.len() > 2 {
-        said.push(format!("{} more", role.illegal.len() - 2));
+        text.push(format!("{} more", role.illegal.len() - 2));
     }
-    said.join("; ")
+    text.join("; ")
 }
 
 /// A note that there were too many nodes to compute all reasons.
@@ -190,12 +190,12 @@ pub(super) fn named(names: &[&str]) -> String {
 
 /// Names, if only the first of `count` are known.
 fn first_of(names: &[&str], count: usize) -> String {
-    let mut said = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
+    let mut text = names.iter().take(MAX_NAMED).copied().collect::<Vec<_>>().join(", ");
     let more = count.saturating_sub(names.len().min(MAX_NAMED));
     if more > 0 {
-        said.push_str(&format!(" and {more} more"));
+        text.push_str(&format!(" and {more} more"));
     }
-    said
+    text
 }
 
 /// The nodes that can be bound to a role.

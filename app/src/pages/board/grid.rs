@@ -84,7 +84,7 @@ fn Row(
     let over = Memo::new(move |_| {
         bindable.get() && name.with_value(|name| board_state.over().read().as_ref() == Some(name))
     });
-    let said = move || {
+    let text = move || {
         verdict.read().as_ref().map(|verdict| (verdict.text(over.get()), verdict.reasons()))
     };
     let chips = Memo::new(move |_| role.read().noderoles.clone());
@@ -139,7 +139,7 @@ fn Row(
                 </ul>
                 {move || more()}
                 {move || add()}
-                {move || said().map(|(said, reasons)| view! { <span class="said" title=reasons>{said}</span> })}
+                {move || text().map(|(text, reasons)| view! { <span class="said" title=reasons>{text}</span> })}
             </div>
         </div>
     }
@@ -296,13 +296,13 @@ pub(super) fn noderole_view(
 
 /// The tooltip of a chip.
 fn hover(chip: &BoardNoderole, state: StepState) -> String {
-    let mut said = vec![format!("{}: {}", chip.fqdn, state.label())];
-    said.extend(chip.required_by.as_ref().map(|by| format!("required by {by}")));
-    said.extend(chip.removed.then(|| "removed by this proposal".to_owned()));
-    said.extend(chip.changed.then(|| "changed by this proposal".to_owned()));
-    said.extend((!chip.alive).then(|| "the node is dead".to_owned()));
-    said.extend(chip.error.clone());
-    said.join("\n")
+    let mut text = vec![format!("{}: {}", chip.fqdn, state.label())];
+    text.extend(chip.required_by.as_ref().map(|by| format!("required by {by}")));
+    text.extend(chip.removed.then(|| "removed by this proposal".to_owned()));
+    text.extend(chip.changed.then(|| "changed by this proposal".to_owned()));
+    text.extend((!chip.alive).then(|| "the node is dead".to_owned()));
+    text.extend(chip.error.clone());
+    text.join("\n")
 }
 
 pub(super) fn scroll_to(role: &RoleName) {

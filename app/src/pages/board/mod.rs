@@ -128,7 +128,7 @@ fn Loaded(
             <ProblemNotice problem=problem_of(propose)/>
             <ProblemNotice problem=board_state.problem() dismiss=Callback::new(move |()| board_state.problem().set(None))/>
         </div>
-        <div class="unseen" role="status" aria-live="assertive">{move || board_state.said().get()}</div>
+        <div class="unseen" role="status" aria-live="assertive">{move || board_state.announcement().get()}</div>
     }
     .into_any()
 }

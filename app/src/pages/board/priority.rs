@@ -50,7 +50,7 @@ pub(super) fn PriorityDialog(board_state: BoardState, handle: DialogHandle) -> i
         board_state.say("Priority set. It applies to every run that starts from now on.");
         board_state.feed().now();
     });
-    let said = move || match now.get() {
+    let text = move || match now.get() {
         0 => "The current priority is 0, the default.".to_owned(),
         n => format!("The current priority is {n}. The default is 0."),
     };
@@ -60,7 +60,7 @@ pub(super) fn PriorityDialog(board_state: BoardState, handle: DialogHandle) -> i
                 <input type="hidden" name="deployment" value=move || board_state.board().read().id.to_string()/>
                 <div class="body">
                     <p>
-                        "Ready steps with a higher priority start first. The priority of the role is added. Steps with a lower priority wait meanwhile. " {said}
+                        "Ready steps with a higher priority start first. The priority of the role is added. Steps with a lower priority wait meanwhile. " {text}
                     </p>
                     <div class="field">
                         <label for="priority-number">"Priority"</label>

@@ -80,7 +80,7 @@ pub(super) fn NodesWithRole(
         let chips = found.read().as_ref().map(|found| found.noderoles.clone()).unwrap_or_default();
         chips.into_iter().filter(|chip| chip.fqdn.contains(&query)).collect::<Vec<BoardNoderole>>()
     });
-    let said = move || match &*found.read() {
+    let text = move || match &*found.read() {
         None => "Searching".to_owned(),
         Some(found) if found.more > 0 => {
             format!(
@@ -105,7 +105,7 @@ pub(super) fn NodesWithRole(
                 />
             </div>
             <ProblemNotice problem=feed.problem() retry=feed.retry()/>
-            <p class="muted" role="status">{move || said()}</p>
+            <p class="muted" role="status">{move || text()}</p>
             // A chip opens its panel, which this dialog would cover.
             <ul class="chips tall" on:click=move |_| taken.run(())>
                 {rows(shown.into(), |chip| chip.noderole, move |chip| noderole_view(board_state, role, chip))}

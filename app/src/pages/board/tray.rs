@@ -87,13 +87,13 @@ pub(super) fn Tray(board_state: BoardState) -> impl IntoView {
         }
     };
     let none = move || {
-        let said = match (all.read().is_empty(), shown.read().is_empty()) {
+        let text = match (all.read().is_empty(), shown.read().is_empty()) {
             (true, _) => "No nodes yet. Add a node on the page Nodes.",
             (false, true) if search.get() == Some(Search::Pending) => "Searching",
             (false, true) => "No node matches. Filter by name or deployment.",
             _ => return None,
         };
-        Some(view! { <p class="help">{said}</p> })
+        Some(view! { <p class="help">{text}</p> })
     };
     view! {
         <section class="card tray" aria-labelledby="tray-title">

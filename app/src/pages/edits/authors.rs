@@ -117,18 +117,18 @@ pub fn says() -> AnyView {
 /// `ada, bo; undone by cy`: the authors of edits, then the authors who only undid or redid edits.
 pub fn by(proposal: &ProposalView) -> String {
     let edits = |name: &str| proposal.edits.iter().any(|edit| edit.actor == name);
-    let mut said: Vec<String> = Vec::new();
+    let mut text: Vec<String> = Vec::new();
     let writers: Vec<&str> =
         proposal.authors.iter().map(String::as_str).filter(|name| edits(name)).collect();
-    said.extend((!writers.is_empty()).then(|| writers.join(", ")));
+    text.extend((!writers.is_empty()).then(|| writers.join(", ")));
     for (did, words) in
         [((true, false), "undone"), ((false, true), "redone"), ((true, true), "undone and redone")]
     {
         let some = proposal.authors.iter().map(String::as_str).filter(|name| !edits(name));
         let some: Vec<&str> = some.filter(|name| touched(&proposal.edits, name) == did).collect();
-        said.extend((!some.is_empty()).then(|| format!("{words} by {}", some.join(", "))));
+        text.extend((!some.is_empty()).then(|| format!("{words} by {}", some.join(", "))));
     }
-    said.join("; ")
+    text.join("; ")
 }
 
 /// Whether a person undid or redid an edit. The two alternate in an edit's history.

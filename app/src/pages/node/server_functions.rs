@@ -31,27 +31,27 @@ pub async fn node(name: String) -> ServerResult<NodeView> {
 #[server(name = ReadNodeHealthChecks, prefix = "/call", endpoint = "node_looks", input = AsJson, output = AsJson)]
 pub async fn node_health_checks(
     name: String,
-    wanted: HealthChecksQuery,
+    query: HealthChecksQuery,
 ) -> ServerResult<HealthCheckPage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.node_health_checks(&actor, &name, &wanted).await).await
+    answer(request.control.node_health_checks(&actor, &name, &query).await).await
 }
 
 /// A page of the results that attempts returned on a node.
 #[server(name = ReadNodeResults, prefix = "/call", endpoint = "node_results", input = AsJson, output = AsJson)]
-pub async fn node_results(name: String, wanted: ResultsQuery) -> ServerResult<ResultLines> {
+pub async fn node_results(name: String, query: ResultsQuery) -> ServerResult<ResultLines> {
     let (request, actor) = signed_in()?;
-    answer(request.control.node_results(&actor, &name, &wanted).await).await
+    answer(request.control.node_results(&actor, &name, &query).await).await
 }
 
 /// A page of a node's noderoles.
 #[server(name = ReadNodeNoderoles, prefix = "/call", endpoint = "node_noderoles", input = AsJson, output = AsJson)]
 pub async fn node_noderoles(
     name: String,
-    wanted: NodeNoderolesQuery,
+    query: NodeNoderolesQuery,
 ) -> ServerResult<NodeNoderolePage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.node_noderoles(&actor, &name, &wanted).await).await
+    answer(request.control.node_noderoles(&actor, &name, &query).await).await
 }
 
 /// Changes a node's record. Hints and connection settings that the form does not contain stay
@@ -151,9 +151,9 @@ fn parse_connection(
 
 #[cfg(feature = "ssr")]
 fn parse_hints(text: &str) -> Result<serde_json::Value, api::Problem> {
-    let told = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
+    let reported = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
     crate::validation::read(text)
-        .map_err(|fault| told(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
+        .map_err(|fault| reported(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
 }
 
 /// Starts or ends a node's maintenance.

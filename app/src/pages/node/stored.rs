@@ -35,13 +35,13 @@ pub(super) fn page(
     about: &'static str,
     list: AnyView,
 ) -> AnyView {
-    let said = move || title(&whose.name());
+    let message = move || title(&whose.name());
     view! {
-        <Title text=said/>
+        <Title text=message/>
         <div class="head">
             <div>
                 <div class="muted"><a href=move || addresses::node(&whose.name())>{move || whose.name()}</a></div>
-                <h1>{said}</h1>
+                <h1>{message}</h1>
                 <p class="muted">{about}</p>
             </div>
         </div>

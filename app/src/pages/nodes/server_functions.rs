@@ -16,9 +16,9 @@ use crate::fields::{number, several};
 use crate::request::{answer, refuse, signed_in};
 
 #[server(name = ReadNodes, prefix = "/call", endpoint = "nodes", input = AsJson, output = AsJson)]
-pub async fn nodes(wanted: NodesQuery) -> ServerResult<NodePage> {
+pub async fn nodes(query: NodesQuery) -> ServerResult<NodePage> {
     let (request, actor) = signed_in()?;
-    answer(request.control.find_nodes(&actor, &wanted).await).await
+    answer(request.control.find_nodes(&actor, &query).await).await
 }
 
 #[server(name = AddNode, prefix = "/call", endpoint = "add-node", output = AsJson)]
@@ -47,14 +47,14 @@ pub async fn add_node(
         key_version: 1,
         host_key,
     };
-    let wish = NodeRequest {
+    let body = NodeRequest {
         macs: several(&mac),
         serial,
         ssh: is_ssh.then_some(ssh),
         ..NodeRequest::named(fqdn, root)
     };
     let (request, actor) = signed_in()?;
-    answer(request.control.add_node(&actor, wish).await).await
+    answer(request.control.add_node(&actor, body).await).await
 }
 
 /// Adds nodes from a text with one node per line: all or none. Returns their number.

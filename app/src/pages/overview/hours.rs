@@ -56,13 +56,13 @@ pub(super) fn Hours(hours: Memo<Vec<Hour>>) -> impl IntoView {
             i64::try_from(hours.read().len()).unwrap_or_default() * BAR_WIDTH
         )
     };
-    let said = Memo::new(move |_| words(&hours.read()));
+    let text = Memo::new(move |_| words(&hours.read()));
     move || {
         (!hours.read().is_empty()).then(|| {
             view! {
                 <div class="hours">
-                    <svg viewBox=view_box preserveAspectRatio="none" role="img" aria-label=said>{bars}</svg>
-                    <a href=addresses::RUNS>{said}</a>
+                    <svg viewBox=view_box preserveAspectRatio="none" role="img" aria-label=text>{bars}</svg>
+                    <a href=addresses::RUNS>{text}</a>
                 </div>
             }
         })

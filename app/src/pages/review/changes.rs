@@ -120,11 +120,11 @@ struct RoleContentDifference {
 impl Names {
     /// Adds the differences between contents and between pinned versions.
     fn with_versions(self, contents: Vec<ContentChange>, pins: Vec<PinChange>) -> Self {
-        let told = contents.into_iter().map(|content| {
+        let reported = contents.into_iter().map(|content| {
             let ContentChange { old, new, changes, files } = content;
             ((old, new), RoleContentDifference { changes, files })
         });
-        Self { contents: told.collect(), pins, ..self }
+        Self { contents: reported.collect(), pins, ..self }
     }
 
     fn pin(&self, deployment: DeploymentId, barclamp: &BarclampName) -> Option<&PinChange> {
@@ -147,8 +147,8 @@ impl Names {
     /// Rows for the difference between two contents: the changed values of the definition, and the
     /// files.
     fn content_rows(&self, sides: Sides<Option<Hash>>) -> AnyView {
-        let told = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
-        let Some(RoleContentDifference { changes, files }) = told else { return ().into_any() };
+        let reported = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
+        let Some(RoleContentDifference { changes, files }) = reported else { return ().into_any() };
         let definition = changes.iter().cloned().map(definition_row).collect_view();
         (definition, files.iter().cloned().map(files::file_row).collect_view()).into_any()
     }
@@ -189,7 +189,7 @@ impl CommentLinks {
             Memo::new(move |_| self.threads.read().get(&anchor).copied().unwrap_or_default());
         let (has_some, has_open) = (move || counts.get().0 > 0, move || counts.get().1 > 0);
         let label = format!("Comment on {what}");
-        let said = move || {
+        let text = move || {
             let (all, open) = counts.get();
             (all > 0).then(
                 || view! { <span class="num">{all}</span> <span class="unseen">{either(all, " thread, ", " threads, ")} {open} " open"</span> },
@@ -199,7 +199,7 @@ impl CommentLinks {
             <a class="talk" class:open=has_open class:some=has_some href=address title=label>
                 {icon(Icon::Talk)}
                 <span class="unseen">{label.clone()}</span>
-                {move || said()}
+                {move || text()}
             </a>
         }
         .into_any()
@@ -301,14 +301,14 @@ fn drawn(difference: Difference, mut context: Names) -> AnyView {
     }
     let of_pins = context.pins.iter().flat_map(|pin| &pin.roles).map(|role| role.contents);
     let of_roles = deployments.iter().flat_map(|d| &d.roles).filter_map(|role| role.contents);
-    let told: Vec<_> = of_roles.chain(of_pins).collect();
+    let listed: Vec<_> = of_roles.chain(of_pins).collect();
     let cards = deployments
         .into_iter()
         .map(|deployment| deployment_card(deployment, &context))
         .collect_view();
     context
         .contents
-        .retain(|(old, new), _| !told.contains(&Sides { old: Some(*old), new: Some(*new) }));
+        .retain(|(old, new), _| !listed.contains(&Sides { old: Some(*old), new: Some(*new) }));
     let groups = alike(nodes, &context.known, &context.brought);
     let all = RwSignal::new(false);
     let hidden = groups.len().saturating_sub(MAX_OPEN_CARDS);
@@ -683,14 +683,14 @@ fn node_card(group: Group, context: &Names) -> AnyView {
     let mark = viewed::mark(context.marks, &card);
     let Group { first, others, connections } = group;
     let moved = first.moved.map(|(from, to)| {
-        let said = match (from, to) {
+        let text = match (from, to) {
             (Some(_), Some(_)) => {
                 format!("moves from {} to {}", context.deployment(from), context.deployment(to))
             }
             (Some(_), None) => format!("leaves {}", context.deployment(from)),
             (None, _) => format!("joins {}", context.deployment(to)),
         };
-        view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} {said}</span> }
+        view! { <span class="pill" data-state="warn">{icon(Icon::Bind)} {text}</span> }
     });
     let also = (!others.is_empty()).then(|| {
         let n = others.len();

@@ -91,7 +91,7 @@ pub(super) fn Facts(review: RwSignal<ReviewView>) -> impl IntoView {
             <h2 class="unseen">{move || when()}</h2>
             <ul class="outcome">
                 {move || found.get().into_iter().map(line).collect_view()}
-                {move || nothing().map(|said| view! { <li data-state="active">{icon(Icon::Check)} <span>{said}</span></li> })}
+                {move || nothing().map(|text| view! { <li data-state="active">{icon(Icon::Check)} <span>{text}</span></li> })}
             </ul>
             {move || (!review.read().current).then(|| view! { <p class="inside muted">"This is the impact at submission. Gantry did not record which of these noderoles were active."</p> })}
         </section>
@@ -145,12 +145,12 @@ fn facts(found: &Impact, changed: &Changed) -> Vec<ImpactLine> {
     facts.extend(secrets(found));
     facts.extend(restarts(found));
     if found.retained.count > 0 {
-        let said = RetainedText::of(found);
+        let parts = RetainedText::of(found);
         facts.push(ImpactLine {
             state: "warn",
             shape: Icon::Paused,
-            lead: format!("{}:", said.lead),
-            rest: format!("{}. {}", names(&found.retained, touched), said.sentence),
+            lead: format!("{}:", parts.lead),
+            rest: format!("{}. {}", names(&found.retained, touched), parts.sentence),
             way: ("effects#kept", list(found.retained.count)),
         });
     }
@@ -335,7 +335,7 @@ fn quiet(found: &Impact) -> Option<String> {
         (found.irreversible.count == 0, "destroys no data"),
     ];
     let mut not: Vec<&str> =
-        all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, said)| said).collect();
+        all.into_iter().filter(|(quiet, _)| *quiet).map(|(_, text)| text).collect();
     let last = not.pop()?;
     Some(match not.is_empty() {
         true => format!("The change {last}."),

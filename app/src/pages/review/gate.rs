@@ -78,10 +78,10 @@ fn checks(rules: &[RuleResult]) -> impl IntoView + use<> {
     let passed: Vec<RuleResult> = rules.iter().filter(is_quiet).cloned().collect();
     let open = rules.iter().filter(|rule| !is_quiet(rule)).cloned().map(rule).collect_view();
     let quiet = (!passed.is_empty()).then(|| {
-        let said = format!("{} passed", many(passed.len(), "check"));
+        let text = format!("{} passed", many(passed.len(), "check"));
         view! {
             <details class="passed-checks">
-                <summary><span class="ok">{icon(Icon::Check)}</span> {said}</summary>
+                <summary><span class="ok">{icon(Icon::Check)}</span> {text}</summary>
                 <ul class="checks">{passed.into_iter().map(rule).collect_view()}</ul>
             </details>
         }
@@ -107,8 +107,8 @@ fn rule(state: RuleResult) -> impl IntoView {
         (false, Rule::Approvals) => ("wait", Icon::Todo, "pending: "),
         (false, _) => ("no", Icon::Cross, "failed: "),
     };
-    let (said, who) = split_rule_text(&state.text);
-    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{said} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
+    let (text, who) = split_rule_text(&state.text);
+    view! { <li data-rule=class><span class=class>{icon(shape)}</span> <span><span class="unseen">{word}</span>{text} {who.map(|who| view! { <small class="muted">{who}</small> })}</span></li> }.into_any()
 }
 
 /// Splits a rule's text into the statement and the people who can act.
@@ -124,7 +124,7 @@ fn split_rule_text(text: &str) -> (String, Option<String>) {
 /// The outcome of a closed review.
 #[component]
 fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
-    let said = move || {
+    let message = move || {
         let review = review.read();
         let board = addresses::deployment(&review.deployment);
         let newer = review.replaced_by.as_ref().and_then(|became| became.after);
@@ -163,7 +163,7 @@ fn Outcome(review: RwSignal<ReviewView>, begun: RwSignal<String>) -> impl IntoVi
             </div>
         }
     });
-    view! { <div class="inside acts">{move || said()} {kept}</div> }.into_any()
+    view! { <div class="inside acts">{move || message()} {kept}</div> }.into_any()
 }
 
 #[component]
@@ -241,14 +241,14 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         review.read().verdicts.iter().find(|verdict| verdict.counts && verdict.yours).cloned()
     });
     let is_next = move || !off() && mine.read().is_none();
-    let said = move || {
+    let text = move || {
         mine.get().map(|verdict| {
-            let said = match verdict.kind {
+            let text = match verdict.kind {
                 VerdictKind::Approve => "You approved this ",
                 VerdictKind::RequestChanges => "You requested changes ",
                 VerdictKind::Reject => "You rejected this ",
             };
-            view! { <p>{said} <Moment at=verdict.at/> ". Your newest verdict counts."</p> }
+            view! { <p>{text} <Moment at=verdict.at/> ". Your newest verdict counts."</p> }
         })
     };
     view! {
@@ -260,7 +260,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                     {escape_textarea(reason)}
                 </textarea>
             </div>
-            {move || said()}
+            {move || text()}
             {move || {
                 let approve = move || view! {
                     <button class="button wide" class:primary=move || is_next() && !needed.get() type="submit" name="kind" value="approve" formnovalidate disabled=move || off() || needed.get() aria-describedby="why-not-judge">

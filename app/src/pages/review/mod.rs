@@ -66,10 +66,10 @@ pub fn ReviewPage() -> impl IntoView {
     let graph = Resource::new(
         move || (id.get(), tab.get() == Tab::Graph),
         move |(id, wanted)| {
-            let wish = address.get_untracked().wish;
+            let request = address.get_untracked().options;
             async move {
                 match id.parse::<ReviewId>() {
-                    Ok(id) if wanted => server_functions::review_graph(id, wish).await.map(Some),
+                    Ok(id) if wanted => server_functions::review_graph(id, request).await.map(Some),
                     _ => Ok(None),
                 }
             }
@@ -226,12 +226,12 @@ fn Loaded(
     graph: Resource<GraphResult>,
     report: Resource<ReportResult>,
 ) -> impl IntoView {
-    let (first, said, since, marked) = first;
+    let (first, message, since, marked) = first;
     let (id, proposal) = (first.review, first.proposal);
     let title = first.title.clone();
     let begins = after.clone();
     let feed = Feed::new(first, move || server_functions::review(id, begins.clone()));
-    let discussion = Feed::new(said, move || server_functions::discussion(id));
+    let discussion = Feed::new(message, move || server_functions::discussion(id));
     use_live().hear(
         vec![Topic::Review(id), Topic::Proposal(proposal), Topic::Blueprints],
         NOW,
@@ -331,7 +331,7 @@ fn record_view(id: ReviewId) {
 
 fn since_notice(id: ReviewId, since: &ChangesSinceView) -> impl IntoView + use<> {
     let before = since.before?;
-    let said = match since.same_effect {
+    let text = match since.same_effect {
         true => "Gantry planned the change again, and its effect is exactly the same.".to_owned(),
         false => format!("Changed since then: {}.", Changed::of(&since.difference, since.more)),
     };
@@ -341,7 +341,7 @@ fn since_notice(id: ReviewId, since: &ChangesSinceView) -> impl IntoView + use<>
             {icon(Icon::Rerun)}
             <div>
                 <b>"You viewed " <a href=addresses::review(before)>"review " {before.0}</a> " of this change before"</b>
-                <p>{said} " " <a href=link data-noscroll>"Show the differences"</a></p>
+                <p>{text} " " <a href=link data-noscroll>"Show the differences"</a></p>
             </div>
         </div>
     })
@@ -380,11 +380,12 @@ fn ChangeGraph(
 
 /// The graph, once it is loaded.
 pub(super) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -> impl IntoView {
-    let feed =
-        Feed::new(first, move || server_functions::review_graph(id, address.get_untracked().wish));
+    let feed = Feed::new(first, move || {
+        server_functions::review_graph(id, address.get_untracked().options)
+    });
     view! {
         <Graph feed address/>
-        <EquivalentCommands of=move |_: FormValues| vec![api::calls::review_graph(id, &address.read().wish)]/>
+        <EquivalentCommands of=move |_: FormValues| vec![api::calls::review_graph(id, &address.read().options)]/>
     }
 }
 

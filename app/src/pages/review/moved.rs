@@ -31,7 +31,7 @@ fn link(id: ReviewId) -> impl IntoView {
 fn gone(replanned: &Replanned) -> AnyView {
     match replanned.after {
         Some(after) => {
-            let said = if replanned.same_effect {
+            let text = if replanned.same_effect {
                 "with the same effect"
             } else {
                 "with a different effect"
@@ -40,7 +40,7 @@ fn gone(replanned: &Replanned) -> AnyView {
                 <div class="notice" data-state="warn" role="status">
                     {icon(Icon::Rerun)}
                     <div>
-                        <b>"The base changed: planned again as " {link(after)} ", " {said}</b>
+                        <b>"The base changed: planned again as " {link(after)} ", " {text}</b>
                         <p>"Changed since: " {replanned.moved.join(", ")} ". Verdicts on this review do not count there."</p>
                     </div>
                 </div>

@@ -104,7 +104,7 @@ impl Marks {
 /// `You have opened 3 of 12 cards`, next to the tabs. `is_part`: further pages have more cards.
 pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
     let of = if is_part { "on this page" } else { "" };
-    let said = move || {
+    let text = move || {
         let (seen, all) = marks.seen();
         match all - seen {
             0 => view! { "viewed all " <b class="num">{all}</b> {either(all, " card ", " cards ")} {of} }
@@ -115,7 +115,7 @@ pub(super) fn seen(marks: Marks, is_part: bool) -> impl IntoView {
         }
     };
     let title = "A card counts as viewed once you scroll to its end with every section expanded. Views of the same card in an earlier version count, too.";
-    view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{move || said()}</span> }
+    view! { <span class="muted seen" title=title><span class="unseen">"You have "</span>{move || text()}</span> }
         .into_any()
 }
 

@@ -50,9 +50,9 @@ pub async fn account() -> ServerResult<(MyAccount, Vec<TokenView>)> {
 }
 
 #[server(name = ReadPeople, prefix = "/call", endpoint = "people", input = AsJson, output = AsJson)]
-pub async fn people(wanted: PeopleQuery) -> ServerResult<PersonPage> {
+pub async fn people(query: PeopleQuery) -> ServerResult<PersonPage> {
     let (request, actor) = signed_in()?;
-    answer(request.people.list(&actor, &wanted).await).await
+    answer(request.people.list(&actor, &query).await).await
 }
 
 #[server(name = ReadPerson, prefix = "/call", endpoint = "person", input = AsJson, output = AsJson)]
@@ -82,9 +82,9 @@ pub async fn add_person(
         ("admin", &*admin),
     ];
     let grants = grants(boxes, &inside).map_err(refuse)?;
-    let wish = PersonRequest { name: name.trim().to_owned(), kind, grants: grants.clone() };
+    let body = PersonRequest { name: name.trim().to_owned(), kind, grants: grants.clone() };
     let (request, actor) = signed_in()?;
-    Ok((answer(request.people.add(&actor, &wish).await).await?, grants))
+    Ok((answer(request.people.add(&actor, &body).await).await?, grants))
 }
 
 #[server(name = ChangeGrants, prefix = "/call", endpoint = "change-grants", output = AsJson)]
@@ -130,10 +130,10 @@ pub async fn passkey_options() -> ServerResult<PasskeyOptions> {
 }
 
 #[server(name = RegisterPasskey, prefix = "/call", endpoint = "register-passkey", input = AsJson, output = AsJson)]
-pub async fn register_passkey(wish: PasskeyRequest) -> ServerResult<PasskeyView> {
+pub async fn register_passkey(body: PasskeyRequest) -> ServerResult<PasskeyView> {
     let (request, actor) = signed_in()?;
     let site = request.site.map_err(refuse)?;
-    answer(request.people.register_passkey(&actor, &site, &wish).await).await
+    answer(request.people.register_passkey(&actor, &site, &body).await).await
 }
 
 #[server(name = RevokePasskey, prefix = "/call", endpoint = "revoke-passkey", output = AsJson)]
@@ -187,8 +187,8 @@ pub async fn set_password(
     }
     let old = Some(old).filter(|old| !old.reveal().is_empty());
     let (request, actor) = signed_in()?;
-    let wish = PasswordRequest { old, new };
-    let session = answer(request.people.set_password(&actor, &wish).await).await?;
+    let body = PasswordRequest { old, new };
+    let session = answer(request.people.set_password(&actor, &body).await).await?;
     // The current session continues under a new cookie.
     respond::append_cookie(&request.session_cookie.begin(&session));
     Ok(())
@@ -238,8 +238,8 @@ pub async fn make_token(
         .collect();
     let deployment = Some(deployment.trim().to_owned()).filter(|name| !name.is_empty());
     let (request, actor) = signed_in()?;
-    let wish = TokenRequest { name, days, scopes, deployment, person };
-    answer(request.people.make_token(&actor, &wish).await).await
+    let body = TokenRequest { name, days, scopes, deployment, person };
+    answer(request.people.make_token(&actor, &body).await).await
 }
 
 #[server(name = RevokeToken, prefix = "/call", endpoint = "revoke-token", output = AsJson)]

@@ -220,11 +220,11 @@ fn command_and_request_name_same_version() {
             words.iter().position(|one| one == word).and_then(|at| words.get(at + 1)).cloned()
         };
         let by_option = named("--version").map(|version| format!("\"{version}\""));
-        let said = by_option
+        let text = by_option
             .or_else(|| named("--if-match"))
             .unwrap_or_else(|| panic!("{} has no version", call.cli()));
         assert!(
-            call.curl().contains(&format!("If-Match: {said}")),
+            call.curl().contains(&format!("If-Match: {text}")),
             "{} and {}",
             call.cli(),
             call.curl()
@@ -244,14 +244,14 @@ fn single_unbind_has_its_own_command() {
     let off = Edit::Unbind(edit::Unbind { node, noderole, with_dependents: true });
     let moved =
         Edit::MoveNode(edit::MoveNode { node, deployment: DeploymentId(uuid::Uuid::from_u128(1)) });
-    let said = |board, edits: &[Edit]| put((ProposalId(9), 3), board, edits).cli();
+    let text = |board, edits: &[Edit]| put((ProposalId(9), 3), board, edits).cli();
     let only = std::slice::from_ref(&off);
     assert_eq!(
-        said(Some(&web), only),
+        text(Some(&web), only),
         format!("gantry unbind {node} app --in web --with-dependents")
     );
     // A proposal on a node has no deployment, and several edits are sent together: both use `edit`.
-    for several in [said(None, only), said(Some(&web), &[off.clone(), moved])] {
+    for several in [text(None, only), text(Some(&web), &[off.clone(), moved])] {
         assert!(several.ends_with("| gantry proposal edit 9 --file=- --version 3"), "{several}");
     }
     let body = put((ProposalId(9), 3), Some(&web), only).body().clone();

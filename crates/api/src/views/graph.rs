@@ -226,7 +226,7 @@ impl GraphOptions {
             ("blueprint", self.blueprint.map(|target| target.to_string())),
             ("only", self.only_trail.then(|| "trail".to_owned())),
         ];
-        all.into_iter().filter_map(|(word, said)| Some((word, said?))).collect()
+        all.into_iter().filter_map(|(word, text)| Some((word, text?))).collect()
     }
 }
 

@@ -170,8 +170,8 @@ impl fmt::Display for Outcome {
         writeln!(f, "    {:<30} {}", "wait for another node's", self.between)?;
         writeln!(f, "    {:<30} {}", "destructive runs begun", self.destroyed)?;
         writeln!(f, "{:<34} {}", "changes committed", self.tally.changes.committed.len())?;
-        for (said, count) in &self.tally.changes.not {
-            writeln!(f, "    {said:<30} {count}")?;
+        for (text, count) in &self.tally.changes.not {
+            writeln!(f, "    {text:<30} {count}")?;
         }
         writeln!(f, "    {:<30} {}", "lost", self.lost)?;
         writeln!(f, "{:<34} {faults}", "faults")?;
@@ -546,11 +546,11 @@ async fn changing(mut changing: Changing) -> Changes {
                     bound.retain(|it| !touched.contains(it));
                 }
                 changes.errors += usize::from(matches!(why, RequestFailure::Refused(500, _)));
-                let said = match why {
+                let text = match why {
                     RequestFailure::Broken(_) => "without an answer".to_owned(),
                     refused => refused.to_string(),
                 };
-                *changes.not.entry(said).or_default() += 1;
+                *changes.not.entry(text).or_default() += 1;
             }
         }
         let pause = Duration::from_millis(changing.seeded.random_range(100..1_500));

@@ -149,10 +149,10 @@ fn limit_files(root: &Path, full: bool) {
         journal.write_all(&vec![b'\n'; usize::try_from(LIMIT).unwrap()]).unwrap();
     }
     let limit = if full { format!("--fsize={LIMIT}:") } else { "--fsize=unlimited:".to_owned() };
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     loop {
         // A child of a process without the limit has no limit either, so repeat.
-        let untold: Vec<i32> = processes_of(root).difference(&told).copied().collect();
+        let untold: Vec<i32> = processes_of(root).difference(&reported).copied().collect();
         if untold.is_empty() {
             return;
         }
@@ -160,7 +160,7 @@ fn limit_files(root: &Path, full: bool) {
             // The process may have ended.
             let _ =
                 Command::new("prlimit").args(["--pid", &pid.to_string(), &limit]).output().unwrap();
-            told.insert(pid);
+            reported.insert(pid);
         }
     }
 }

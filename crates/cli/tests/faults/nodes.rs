@@ -85,8 +85,8 @@ async fn node_with_other_host_key_runs_nothing() {
     world.until(1, "node WHERE transport = 'ssh' AND alive").await;
     world.other_host_key(0, true);
     world.until(1, "node WHERE transport = 'ssh' AND NOT alive").await;
-    let said = "health_check WHERE NOT reached AND detail LIKE '%Unexpected host key of%' AND detail LIKE '%reinstalled%'";
-    assert!(world.count(said).await >= 1);
+    let text = "health_check WHERE NOT reached AND detail LIKE '%Unexpected host key of%' AND detail LIKE '%reinstalled%'";
+    assert!(world.count(text).await >= 1);
     world.change("east", vec![world.bind(0, "top")]).await;
     world
         .until(1, "step s JOIN node n ON n.id = s.node_id WHERE s.state = 'todo' AND NOT n.alive")

@@ -614,9 +614,9 @@ impl Server {
         let mut command = gantry(url, log);
         command.args(["server", "--listen", "127.0.0.1:0"]).env("GANTRY_LOG", "warn");
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        let address = said.trim().trim_start_matches("http://").to_owned();
+        let mut text = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut text).unwrap();
+        let address = text.trim().trim_start_matches("http://").to_owned();
         Self { child, address }
     }
 }

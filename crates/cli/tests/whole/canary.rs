@@ -303,10 +303,10 @@ async fn secret_printed_by_script_is_leaked_nowhere() {
 
     // A review names the secret and its version.
     for more in [&[][..], &["--json"]] {
-        let said =
+        let output =
             cage.installation.gantry(&[&["review", "show", &cage.review][..], more].concat());
-        cage.check("gantry review show", &(said.out.clone() + &said.err));
-        let page = said.ok();
+        cage.check("gantry review show", &(output.out.clone() + &output.err));
+        let page = output.ok();
         assert!(page.contains("deploy/key") && page.contains("version"), "{page}");
     }
 
@@ -335,8 +335,8 @@ async fn secret_printed_by_script_is_leaked_nowhere() {
             cage.installation.gantry(&["run", "list", "--json"]).json()["runs"].as_array().unwrap()
         {
             let id = run["id"].to_string();
-            let said = cage.installation.gantry(&[words, &[id.as_str()]].concat());
-            cage.check(&format!("gantry {words:?}"), &(said.out + &said.err));
+            let output = cage.installation.gantry(&[words, &[id.as_str()]].concat());
+            cage.check(&format!("gantry {words:?}"), &(output.out + &output.err));
         }
     }
 

@@ -209,10 +209,10 @@ impl Installation {
         };
         let mut command = self.serving("gantry_server", &["server", "--listen", listen]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut said = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        assert!(said.starts_with("http://"), "{said:?}\n{}", self.log());
-        self.address = said.trim().to_owned();
+        let mut text = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut text).unwrap();
+        assert!(text.starts_with("http://"), "{text:?}\n{}", self.log());
+        self.address = text.trim().to_owned();
         self.server = Some(Process(child));
     }
 

@@ -75,10 +75,11 @@ fn document(lines: &[String], kind: &str, text: &str) -> usize {
 async fn changed_export_line_is_reported() {
     let installation = history().await;
     let lines = installation.exported().await;
-    let said = installation.verifies(&lines).ok();
+    let output = installation.verifies(&lines).ok();
     assert!(
-        said.contains("2 blueprints have the approvals that their policies require. 1 runs match"),
-        "{said}"
+        output
+            .contains("2 blueprints have the approvals that their policies require. 1 runs match"),
+        "{output}"
     );
 
     let entry = last(&lines, |line| line["type"] == "audit") - 3;
@@ -115,21 +116,21 @@ async fn changed_export_line_is_reported() {
         let hash = Hash::of_bytes(body.as_bytes());
         let mut rest = lines.clone();
         rest.remove(at);
-        let said = installation.verifies(&rest).no(1, &format!("its document {hash} is missing"));
+        let output = installation.verifies(&rest).no(1, &format!("its document {hash} is missing"));
         assert!(
-            said.err.contains("Invalid export")
-                && said.err.contains(&format!("Verification failed at {name}")),
-            "{said:?}"
+            output.err.contains("Invalid export")
+                && output.err.contains(&format!("Verification failed at {name}")),
+            "{output:?}"
         );
         line["body"] = format!("{body} ").into();
         let mut altered = lines.clone();
         altered[at] = line.to_string();
-        let said =
+        let output =
             installation.verifies(&altered).no(1, &format!("its document {hash} was altered"));
         assert!(
-            said.err.contains("Invalid export")
-                && said.err.contains(&format!("Verification failed at {name}")),
-            "{said:?}"
+            output.err.contains("Invalid export")
+                && output.err.contains(&format!("Verification failed at {name}")),
+            "{output:?}"
         );
     }
 
@@ -146,11 +147,11 @@ async fn changed_export_line_is_reported() {
         line["row"][field] = "altered".into();
         let mut altered = lines.clone();
         altered[at] = line.to_string();
-        let said = installation.verifies(&altered).no(1, "it was altered: entry");
+        let output = installation.verifies(&altered).no(1, "it was altered: entry");
         assert!(
-            said.err.contains("Invalid export")
-                && said.err.contains(&format!("Verification failed at {table} ")),
-            "{said:?}"
+            output.err.contains("Invalid export")
+                && output.err.contains(&format!("Verification failed at {table} ")),
+            "{output:?}"
         );
     }
     let mut altered = lines.clone();
@@ -175,7 +176,10 @@ async fn verify_names_a_target_without_its_approval() {
         sqlx::query(sql).execute(&admin).await.unwrap();
     }
     admin.close().await;
-    let said = installation.as_application(&["verify"]);
-    assert!(said.code == Some(1) && said.out.contains("approvals of blueprint 2"), "{said:?}");
+    let output = installation.as_application(&["verify"]);
+    assert!(
+        output.code == Some(1) && output.out.contains("approvals of blueprint 2"),
+        "{output:?}"
+    );
     installation.verifies(&installation.exported().await).no(1, "verdict 1: it is missing");
 }

@@ -109,13 +109,13 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     installation.gantry(&["review", "approve", &old, "--context", "bo"]).ok();
     let (spent, unspent) = (installation.link().await, installation.link().await);
     let can_sign_in = |installation: &Installation, link: &str| {
-        let said = installation.run_with_input(
+        let text = installation.run_with_input(
             &["context", "add", "again", "--replace", "--server", &installation.address],
             link,
         );
         // Signing in makes that context the default, so switch back.
         installation.gantry(&["context", "use", "ada"]).ok();
-        said
+        text
     };
     can_sign_in(&installation, &spent).ok();
 
@@ -131,12 +131,12 @@ async fn restore_keeps_backup_and_voids_later_changes() {
     installation.server = None;
 
     installation.types(&commands("Restore"));
-    let said = installation.as_owner(&["migrate", "--restored"]).ok();
-    assert!(said.contains("The database is now in epoch 2. Submit open changes again."), "{said}");
-    let said = installation.as_application(&["verify"]).ok();
+    let text = installation.as_owner(&["migrate", "--restored"]).ok();
+    assert!(text.contains("The database is now in epoch 2. Submit open changes again."), "{text}");
+    let text = installation.as_application(&["verify"]).ok();
     assert!(
-        said.starts_with("Blueprint 2: all rows of ") && said.contains("match its documents"),
-        "{said}"
+        text.starts_with("Blueprint 2: all rows of ") && text.contains("match its documents"),
+        "{text}"
     );
     installation.start_server();
 

@@ -11,7 +11,7 @@ use crate::catalog::import::ImportFiles;
 use crate::client::{Client, ListOptions};
 use crate::exit::{Failure, Outcome};
 use crate::output::list::{List, word};
-use crate::output::{plain, said};
+use crate::output::{plain, value_text};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Barclamp {
@@ -76,14 +76,15 @@ fn imported_text(response: &Value) -> Vec<String> {
     let version = |barclamp: &Value| {
         let status =
             if barclamp[3] == true { "is new" } else { "exists already, with the same content" };
-        let hash: String = said(&barclamp[2]).chars().take(8).collect();
+        let hash: String = value_text(&barclamp[2]).chars().take(8).collect();
         format!(
             "Barclamp {} {} ({hash}) {status}.",
-            plain(&said(&barclamp[0])),
-            plain(&said(&barclamp[1]))
+            plain(&value_text(&barclamp[0])),
+            plain(&value_text(&barclamp[1]))
         )
     };
-    let notes = list("disappeared").iter().chain(list("findings")).map(|line| plain(&said(line)));
+    let notes =
+        list("disappeared").iter().chain(list("findings")).map(|line| plain(&value_text(line)));
     list("barclamps").iter().map(version).chain(notes).collect()
 }
 

@@ -119,8 +119,8 @@ mod tests {
         std::fs::create_dir_all(base.join("app")).unwrap();
         std::fs::write(base.join("demo.yml"), "a").unwrap();
         std::os::unix::fs::symlink(&base, base.join("app/again")).unwrap();
-        let said = ImportFiles::default().add(&base, &base).unwrap_err().to_string();
-        assert!(said.contains("app/again: the folder is a link to a folder around it"), "{said}");
+        let error = ImportFiles::default().add(&base, &base).unwrap_err().to_string();
+        assert!(error.contains("app/again: the folder is a link to a folder around it"), "{error}");
         std::fs::remove_file(base.join("app/again")).unwrap();
         // A link to a sibling folder is not a cycle.
         std::fs::create_dir_all(folder.path().join("shared")).unwrap();
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(gathered.files.keys().collect::<Vec<_>>(), ["demo.yml", "shared/x.sh"]);
         // A large file is read only up to the limit.
         std::fs::File::create(base.join("huge")).unwrap().set_len(1 << 34).unwrap();
-        let said = ImportFiles::default().add(&base, &base).unwrap_err().to_string();
-        assert!(said.contains("huge: the import has more than"), "{said}");
+        let error = ImportFiles::default().add(&base, &base).unwrap_err().to_string();
+        assert!(error.contains("huge: the import has more than"), "{error}");
     }
 }

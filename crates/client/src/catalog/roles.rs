@@ -86,8 +86,8 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
                     let place = Query::default()
                         .with("barclamp", barclamp)
                         .behind(&format!("/roles/{}", part(role)));
-                    let told: RoleView = client.server.read(&place)?;
-                    find_script(&told.role, script.as_deref())?.hash.to_string()
+                    let view: RoleView = client.server.read(&place)?;
+                    find_script(&view.role, script.as_deref())?.hash.to_string()
                 }
             };
             print_script(client, &hash)
@@ -169,30 +169,30 @@ fn role_graph_text(response: &Value) -> String {
 }
 
 pub(crate) fn role_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = RoleView::deserialize(response) else { return outline(response) };
-    let role = &told.role;
+    let Ok(view) = RoleView::deserialize(response) else { return outline(response) };
+    let role = &view.role;
     let mut text = format!(
         "{} of {} {}\n",
         output.heading(&format!("Role {}:", role.name)),
         role.barclamp,
-        plain(&told.version)
+        plain(&view.version)
     );
     text += &facts([
         ("description", role.description.clone()),
         ("jig", format!("{} ({})", role.jig, role.jig_class.as_str())),
-        ("flags", told.flags.join(", ")),
-        ("requires", resolved_names(&told.requires)),
-        ("reads", resolved_names(&told.wants)),
+        ("flags", view.flags.join(", ")),
+        ("requires", resolved_names(&view.requires)),
+        ("reads", resolved_names(&view.wants)),
         ("provides", comma_separated(&role.provides)),
         ("conflicts with", comma_separated(&role.conflicts)),
         ("runs before", comma_separated(&role.preceeds)),
-        ("required by", comma_separated(&told.required_by)),
+        ("required by", comma_separated(&view.required_by)),
         (
             "scripts",
             role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", "),
         ),
-        ("also in", comma_separated(&told.namesakes)),
-        ("content", told.hash.to_string()),
+        ("also in", comma_separated(&view.namesakes)),
+        ("content", view.hash.to_string()),
     ]);
     if !role.attribs.is_empty() {
         let mut table = Table::new(["ATTRIBUTE", "PATH", "DEFAULT", "SCHEMA", "DESCRIPTION"]);
@@ -208,15 +208,15 @@ pub(crate) fn role_text(response: &Value, output: OutputFormat) -> String {
         }
         text += &format!("\n{}", table.text(output));
     }
-    if !told.bound.is_empty() {
+    if !view.bound.is_empty() {
         let mut table = Table::new(["DEPLOYMENT", "NODEROLES"]);
-        for one in &told.bound {
+        for one in &view.bound {
             table.row([one.deployment.to_string(), one.noderoles.to_string()]);
         }
         text += &format!("\n{}", table.text(output));
     }
     let mut table = Table::new(["VERSION", "CONTENT", "USED BY"]);
-    for one in &told.versions {
+    for one in &view.versions {
         let same = if one.same { "same as newest" } else { "different" };
         table.row([one.version.clone(), same.to_owned(), comma_separated(&one.used_by)]);
     }
@@ -227,11 +227,11 @@ pub(crate) fn role_text(response: &Value, output: OutputFormat) -> String {
 /// runtime`.
 fn resolved_names<N: ToString>(all: &[ResolvedName<N>]) -> String {
     let one = |one: &ResolvedName<N>| {
-        let said = one.name.to_string();
+        let text = one.name.to_string();
         match one.by.as_slice() {
-            [] => format!("{said} (no provider)"),
-            [only] if only.as_str() == said => said,
-            by => format!("{said} (by {})", comma_separated(by)),
+            [] => format!("{text} (no provider)"),
+            [only] if only.as_str() == text => text,
+            by => format!("{text} (by {})", comma_separated(by)),
         }
     };
     comma_separated(all.iter().map(one))

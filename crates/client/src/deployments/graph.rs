@@ -80,23 +80,23 @@ pub(crate) fn graph(client: &Client, path: &str, args: &GraphArgs) -> Outcome {
 }
 
 fn text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = GraphView::deserialize(response) else { return outline(response) };
+    let Ok(view) = GraphView::deserialize(response) else { return outline(response) };
     let blueprint_text =
-        told.blueprint.map(|target| format!(", in blueprint {target}")).unwrap_or_default();
+        view.blueprint.map(|target| format!(", in blueprint {target}")).unwrap_or_default();
     let mut text = format!(
         "{} {}, {}, last wave {}{blueprint_text}\n",
-        output.heading(&format!("{}:", told.name())),
-        many(told.noderoles, "noderole"),
-        many(told.total_edges, "edge"),
-        told.waves
+        output.heading(&format!("{}:", view.name())),
+        many(view.noderoles, "noderole"),
+        many(view.total_edges, "edge"),
+        view.waves
     );
-    text += &told.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
-    text += &told.trail.as_ref().map(trail).unwrap_or_default();
-    if told.vertices.is_empty() {
+    text += &view.cut.as_deref().map(|cut| format!("{}\n", plain(cut))).unwrap_or_default();
+    text += &view.trail.as_ref().map(trail).unwrap_or_default();
+    if view.vertices.is_empty() {
         return text
-            + if told.noderoles == 0 { "No noderoles yet.\n" } else { "No matching noderoles.\n" };
+            + if view.noderoles == 0 { "No noderoles yet.\n" } else { "No matching noderoles.\n" };
     }
-    text + &table(&told).text(output)
+    text + &table(&view).text(output)
 }
 
 /// Describes the marked path. Lists each noderole of a longest path.
@@ -282,7 +282,7 @@ mod tests {
         );
         let proxy =
             vertex("web:proxy", Some("n1"), [0, 0], json!([counted(json!("changed"), 1)]), 0);
-        let said = |count: usize, added: usize, gone: usize| {
+        let changes = |count: usize, added: usize, gone: usize| {
             let edge = json!({"from": 1, "to": 0, "count": count, "kind": "hard", "on_trail": 0, "added": added, "removed": gone});
             text(
                 &graph(&[app.clone(), proxy.clone()], &[edge], Value::Null),
@@ -290,12 +290,16 @@ mod tests {
             )
         };
         assert!(
-            said(3, 0, 0).contains("2 added, 1 unchanged  proxy on n1  web:app\n"),
+            changes(3, 0, 0).contains("2 added, 1 unchanged  proxy on n1  web:app\n"),
             "{}",
-            said(3, 0, 0)
+            changes(3, 0, 0)
         );
-        assert!(said(2, 2, 0).contains("proxy on n1 (new)"), "{}", said(2, 2, 0));
-        assert!(said(0, 0, 1).contains("proxy on n1 (removed)"), "{}", said(0, 0, 1));
-        assert!(said(2, 1, 3).contains("proxy on n1 (1 new, 3 removed)"), "{}", said(2, 1, 3));
+        assert!(changes(2, 2, 0).contains("proxy on n1 (new)"), "{}", changes(2, 2, 0));
+        assert!(changes(0, 0, 1).contains("proxy on n1 (removed)"), "{}", changes(0, 0, 1));
+        assert!(
+            changes(2, 1, 3).contains("proxy on n1 (1 new, 3 removed)"),
+            "{}",
+            changes(2, 1, 3)
+        );
     }
 }

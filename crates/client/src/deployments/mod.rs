@@ -23,7 +23,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, plain, said, steps};
+use crate::output::{OutputFormat, plain, steps, value_text};
 use crate::proposals::apply;
 use crate::proposals::apply::ProposeArgs;
 use crate::proposals::edits::Step;
@@ -239,7 +239,7 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             let response = post(name, "proposals", json!({}))?;
             output.either(
                 &response,
-                &format!("Proposal {} is open on {name}.", said(&response["proposal"])),
+                &format!("Proposal {} is open on {name}.", value_text(&response["proposal"])),
             )
         }
         Deployment::Hold { name, because } => {
@@ -266,10 +266,10 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             let missing = response["missing"].as_array().map(Vec::as_slice).unwrap_or_default();
             let missing: String = missing
                 .iter()
-                .map(|what| format!("\n  left out: {}", plain(&said(what))))
+                .map(|what| format!("\n  left out: {}", plain(&value_text(what))))
                 .collect();
             let edits = many(response["edits"].as_u64().unwrap_or_default(), "edit");
-            let proposal = said(&response["proposal"]);
+            let proposal = value_text(&response["proposal"]);
             output.either(
                 &response,
                 &format!(
@@ -368,14 +368,14 @@ fn nodes_with_role(
 }
 
 fn nodes_with_role_text(value: &Value, output: OutputFormat) -> String {
-    let Ok(told) = serde_json::from_value::<RoleNoderoles>(value.clone()) else {
+    let Ok(view) = serde_json::from_value::<RoleNoderoles>(value.clone()) else {
         return outline(value);
     };
-    if told.noderoles.is_empty() {
+    if view.noderoles.is_empty() {
         return "No nodes have this role.\n".to_owned();
     }
     let mut table = Table::new(["NODE", "STATE", "REQUIRED BY", "ERROR", "NODEROLE"]);
-    for noderole in told.noderoles {
+    for noderole in view.noderoles {
         let going = if noderole.removed { ", to be removed" } else { "" };
         table.row([
             noderole.fqdn,
@@ -385,7 +385,7 @@ fn nodes_with_role_text(value: &Value, output: OutputFormat) -> String {
             noderole.noderole.to_string(),
         ]);
     }
-    let more = match told.more {
+    let more = match view.more {
         0 => String::new(),
         more => format!("{} more. Show them with a higher --limit.\n", many(more, "noderole")),
     };

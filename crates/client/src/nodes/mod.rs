@@ -21,7 +21,7 @@ use crate::nodes::text::node_text;
 use crate::nodes::tokens::{NodeToken, node_token};
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{plain, said, steps};
+use crate::output::{plain, steps, value_text};
 use crate::proposals::apply;
 use crate::proposals::apply::ProposeArgs;
 use crate::proposals::edits::Step;
@@ -294,13 +294,13 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
     let place =
         |node: &str| Ok::<_, Failure>(format!("/nodes/{}", part(&names::node(server, node)?.fqdn)));
     let set_maintenance =
-        |node: &str, maintenance: bool, because: &ReasonArgs, on: ExpectedVersion, told: &str| {
+        |node: &str, maintenance: bool, because: &ReasonArgs, on: ExpectedVersion, view: &str| {
             let body = json!({"maintenance": maintenance, "reason": because.reason});
             let with = RequestOptions { body: Some(body), if_match: on.tag(), accept: None };
             let response = server
                 .ask(&Method::PUT, &format!("{}/maintenance", place(node)?), &with)?
                 .read()?;
-            output.either(&response, &format!("Node {node} {told}."))
+            output.either(&response, &format!("Node {node} {view}."))
         };
     match command {
         Node::List { filter, state, deployment, much } => {
@@ -334,35 +334,35 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
                 &mut server.post(&format!("/nodes/{}/proposals", node.id), json!({}))?,
                 "proposal",
             );
-            let place = format!("/proposals/{}", said(&proposal));
+            let place = format!("/proposals/{}", value_text(&proposal));
             let version = taken(&mut server.get(&place)?, "version");
             let mut response = server
                 .post(&format!("{place}/edits"), json!({"version": version, "edits": edits}))?;
             response["proposal"] = proposal.clone();
-            let told = format!(
+            let view = format!(
                 "The change is in proposal {}. Submit it: gantry proposal submit {0} --title TEXT",
-                said(&proposal)
+                value_text(&proposal)
             );
-            output.either(&response, &told)
+            output.either(&response, &view)
         }
         Node::Edit(edit) => {
             let (place, change) = (place(&edit.node)?, edit.change()?);
             let on = match edit.on.tag() {
                 None => server.ask(&Method::GET, &place, &RequestOptions::default())?.etag,
-                said => said,
+                message => message,
             };
             let with = RequestOptions { body: Some(change), if_match: on, accept: None };
             let response: Value = server.ask(&Method::PATCH, &place, &with)?.read()?;
             output.either(
                 &response,
-                &format!("Node {} is at version {}.", edit.node, said(&response["version"])),
+                &format!("Node {} is at version {}.", edit.node, value_text(&response["version"])),
             )
         }
         Node::Propose { node } => {
             let response = server.post(&format!("{}/proposals", place(node)?), json!({}))?;
             output.either(
                 &response,
-                &format!("Proposal {} is open on {node}.", said(&response["proposal"])),
+                &format!("Proposal {} is open on {node}.", value_text(&response["proposal"])),
             )
         }
         Node::Move { nodes, deployment, propose } => {
@@ -410,12 +410,12 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
 /// The result of adding the nodes of a file: their number and names.
 fn added_text(response: &Value) -> Vec<String> {
     let nodes = response["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let told = match nodes.len() {
+    let view = match nodes.len() {
         1 => "Added 1 node:".to_owned(),
         count => format!("Added {count} nodes:"),
     };
-    let names = nodes.iter().map(|node| format!("  {}", plain(&said(&node["fqdn"]))));
-    std::iter::once(told).chain(names).collect()
+    let names = nodes.iter().map(|node| format!("  {}", plain(&value_text(&node["fqdn"]))));
+    std::iter::once(view).chain(names).collect()
 }
 
 pub(crate) fn node_list() -> List {

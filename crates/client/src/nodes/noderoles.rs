@@ -148,28 +148,28 @@ fn check_text(check: &NoderoleCheck) -> String {
 }
 
 pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = NoderoleView::deserialize(response) else { return outline(response) };
-    let applied = told.applied.map_or_else(|| "none yet".to_owned(), |target| target.to_string());
+    let Ok(view) = NoderoleView::deserialize(response) else { return outline(response) };
+    let applied = view.applied.map_or_else(|| "none yet".to_owned(), |target| target.to_string());
     let mut text = format!(
         "{} {}, since {}\n",
-        output.heading(&format!("{} on {}:", told.role, plain(&told.fqdn))),
-        told.state.label(),
-        moment_of(told.since.0)
+        output.heading(&format!("{} on {}:", view.role, plain(&view.fqdn))),
+        view.state.label(),
+        moment_of(view.since.0)
     );
     text += &facts([
-        ("deployment", told.deployment.to_string()),
-        ("role", told.description.clone()),
-        ("reason", told.why.join(" ")),
-        ("error", told.error.clone().unwrap_or_default()),
-        ("generation", told.generation.to_string()),
+        ("deployment", view.deployment.to_string()),
+        ("role", view.description.clone()),
+        ("reason", view.why.join(" ")),
+        ("error", view.error.clone().unwrap_or_default()),
+        ("generation", view.generation.to_string()),
         ("applied blueprint", applied),
-        ("check", told.check.as_ref().map(check_text).unwrap_or_default()),
-        ("dependencies", noderoles_text(&told.parents)),
-        ("dependents", noderoles_text(&told.children)),
-        ("retry", permission_text(&told.may_retry)),
-        ("id", told.id.to_string()),
+        ("check", view.check.as_ref().map(check_text).unwrap_or_default()),
+        ("dependencies", noderoles_text(&view.parents)),
+        ("dependents", noderoles_text(&view.children)),
+        ("retry", permission_text(&view.may_retry)),
+        ("id", view.id.to_string()),
     ]);
-    let layers: Vec<&DataLayer> = told
+    let layers: Vec<&DataLayer> = view
         .layers
         .iter()
         .filter(|layer| layer.value.as_object().is_none_or(|data| !data.is_empty()))
@@ -181,10 +181,10 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
         }
         text += &format!("\n{}", table.text(output));
     }
-    if !told.runs.is_empty() {
-        text += &format!("\n{}", attempts(&told.runs, output).text(output));
+    if !view.runs.is_empty() {
+        text += &format!("\n{}", attempts(&view.runs, output).text(output));
     }
-    text + &format!("All values with their sources: gantry noderole data {}\n", told.id)
+    text + &format!("All values with their sources: gantry noderole data {}\n", view.id)
 }
 
 /// For example `proxy on n1 ACTIVE, app on n2 ERROR and 3 more`.

@@ -17,13 +17,13 @@ use crate::output::{
 use crate::runs::{role_and_action, state_name};
 
 pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = NodeView::deserialize(response) else { return outline(response) };
-    let life = &told.status;
-    let fqdn = Fqdn::parse(&told.fqdn).ok();
+    let Ok(view) = NodeView::deserialize(response) else { return outline(response) };
+    let life = &view.status;
+    let fqdn = Fqdn::parse(&view.fqdn).ok();
     let is_phantom = fqdn.is_some_and(|fqdn| phantom::represented_deployment(&fqdn).is_some());
     let name = match is_phantom {
-        true => phantom::named(told.deployment.as_str()),
-        false => told.fqdn.clone(),
+        true => phantom::named(view.deployment.as_str()),
+        false => view.fqdn.clone(),
     };
     let since = optional_moment(life.alive_since);
     let since = if since.is_empty() { since } else { format!(", since {since}") };
@@ -32,18 +32,18 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
         output.heading(&format!("{}:", plain(&name))),
         if is_phantom { "phantom node" } else { status_text(life) }
     );
-    let hints = told
+    let hints = view
         .hints
         .as_object()
         .is_some_and(|hints| !hints.is_empty())
-        .then(|| told.hints.to_string());
+        .then(|| view.hints.to_string());
     let valid_tokens =
-        told.tokens.iter().filter(|token| token.valid).map(|token| token.name.as_str());
-    let by = actor_name(told.added_by.as_deref());
-    let undocumented = if told.record { " (record only: not part of any blueprint)" } else { "" };
+        view.tokens.iter().filter(|token| token.valid).map(|token| token.name.as_str());
+    let by = actor_name(view.added_by.as_deref());
+    let undocumented = if view.record { " (record only: not part of any blueprint)" } else { "" };
     text += &facts([
-        ("deployment", format!("{}{undocumented}", told.deployment)),
-        ("description", told.description.clone()),
+        ("deployment", format!("{}{undocumented}", view.deployment)),
+        ("description", view.description.clone()),
         ("maintenance", maintenance_text(life)),
         ("last seen", optional_moment(life.last_seen)),
         ("joined", format!("{} {}", life.joined, optional_moment(life.joined_since))),
@@ -56,24 +56,24 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
                 .collect::<Vec<_>>()
                 .join(", "),
         ),
-        ("connection", connection_text(&told.connection)),
-        ("health check", told.health_checks.first().map(health_check_text).unwrap_or_default()),
-        ("MAC", told.macs.join(", ")),
-        ("serial", told.serial.clone()),
+        ("connection", connection_text(&view.connection)),
+        ("health check", view.health_checks.first().map(health_check_text).unwrap_or_default()),
+        ("MAC", view.macs.join(", ")),
+        ("serial", view.serial.clone()),
         ("hints", hints.unwrap_or_default()),
         (
             "facts from",
-            told.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", "),
+            view.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", "),
         ),
         ("tokens", valid_tokens.collect::<Vec<_>>().join(", ")),
-        ("added", format!("{} by {by}", moment_of(told.added.0))),
-        ("change", permission_text(&told.may_change)),
-        ("version", told.version.to_string()),
-        ("id", told.id.to_string()),
+        ("added", format!("{} by {by}", moment_of(view.added.0))),
+        ("change", permission_text(&view.may_change)),
+        ("version", view.version.to_string()),
+        ("id", view.id.to_string()),
     ]);
-    if !told.noderoles.is_empty() {
+    if !view.noderoles.is_empty() {
         let mut table = Table::new(["ROLE", "DEPLOYMENT", "STATE", "SINCE", "ERROR"]);
-        for carried in &told.noderoles {
+        for carried in &view.noderoles {
             table.row([
                 carried.role.to_string(),
                 carried.deployment.to_string(),
@@ -82,17 +82,17 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
                 carried.error.clone().unwrap_or_default(),
             ]);
         }
-        let more = match told.more_noderoles {
+        let more = match view.more_noderoles {
             true => {
-                format!("More noderoles: gantry node noderoles {} --all\n", told.id)
+                format!("More noderoles: gantry node noderoles {} --all\n", view.id)
             }
             false => String::new(),
         };
         text += &format!("\n{}{more}", table.text(output));
     }
-    if !told.runs.is_empty() {
+    if !view.runs.is_empty() {
         let mut table = Table::new(["RUN", "ROLE", "STATE", "QUEUED", "ENDED", "ERROR"]);
-        for run in told.runs.iter().take(FIRST) {
+        for run in view.runs.iter().take(FIRST) {
             table.row([
                 run.id.to_string(),
                 role_and_action(&run.role, &run.action),
@@ -104,7 +104,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
         }
         text += &format!("\n{}", table.text(output));
     }
-    let id = told.id;
+    let id = view.id;
     text + &format!(
         "Health checks: gantry node health-checks {id}\nResults: gantry node results {id}\n"
     )
@@ -146,8 +146,8 @@ fn health_check_text(look: &HealthCheckView) -> String {
     } else {
         "not reached".to_owned()
     };
-    let said = if look.message.is_empty() { String::new() } else { format!(": {}", look.message) };
-    format!("{outcome}, {} by {}{said}", moment_of(look.at.0), look.by)
+    let text = if look.message.is_empty() { String::new() } else { format!(": {}", look.message) };
+    format!("{outcome}, {} by {}{text}", moment_of(look.at.0), look.by)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::client::{Client, WatchOption};
 use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, said};
+use crate::output::{OutputFormat, value_text};
 use crate::people::tokens::print_new_token;
 use crate::server::{RequestOptions, taken};
 
@@ -83,7 +83,7 @@ fn node_tokens_text(tokens: &Value, output: OutputFormat) -> String {
     }
     let mut table = Table::new(["ID", "NAME", "VALID", "EXPIRES", "LAST USED", "CREATED BY"]);
     for token in tokens {
-        let word = |word: &str| said(&token[word]);
+        let word = |word: &str| value_text(&token[word]);
         table.row([
             word("id"),
             word("name"),

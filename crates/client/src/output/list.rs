@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::address::Query;
 use crate::exit::{Failure, Outcome};
 use crate::output::table::Table;
-use crate::output::{OutputFormat, said};
+use crate::output::{OutputFormat, value_text};
 use crate::server::{Server, taken};
 
 /// Field of a list's JSON document: number of items of the last page beyond `--limit`.
@@ -65,7 +65,7 @@ impl List {
                 items.truncate(most);
                 return Ok(Read { around: around.take(), items, next, omitted });
             }
-            query = query.with(self.cursor, said(&next));
+            query = query.with(self.cursor, value_text(&next));
         }
     }
 
@@ -97,7 +97,7 @@ impl List {
 
 /// The text of a field.
 pub(crate) fn word(item: &Value, word: &str) -> String {
-    said(&item[word])
+    value_text(&item[word])
 }
 
 #[cfg(test)]

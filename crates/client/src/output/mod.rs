@@ -260,12 +260,12 @@ pub(crate) fn steps(value: &Value) -> String {
 }
 
 /// A field's value as text: lists are separated by commas, null is empty.
-pub(crate) fn said(value: &Value) -> String {
+pub(crate) fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Bool(flag) => if *flag { "yes" } else { "no" }.to_owned(),
         Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(said).collect::<Vec<_>>().join(", "),
+        Value::Array(items) => items.iter().map(value_text).collect::<Vec<_>>().join(", "),
         other => other.to_string(),
     }
 }

@@ -3,7 +3,7 @@
 use api::At;
 use serde_json::Value;
 
-use crate::output::{moment, plain, said, steps};
+use crate::output::{moment, plain, steps, value_text};
 
 /// Names of fields that contain times.
 const TIME_FIELDS: [&str; 19] = [
@@ -60,7 +60,7 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
                 *text += &format!("{indent}- {}", &within[start..]);
             }
         }
-        other => *text += &format!("{indent}{}\n", plain(&said(other))),
+        other => *text += &format!("{indent}{}\n", plain(&value_text(other))),
     }
 }
 
@@ -77,16 +77,16 @@ fn one_line(name: &str, value: &Value) -> Option<String> {
         // A permission, with the reason if it is denied.
         Value::Object(entries) if entries.contains_key("allowed") => {
             Some(match entries.get("reason") {
-                Some(reason) => format!("no: {}", plain(&said(reason))),
+                Some(reason) => format!("no: {}", plain(&value_text(reason))),
                 None => "yes".to_owned(),
             })
         }
         Value::Object(_) => None,
         Value::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) => {
-            Some(if items.is_empty() { "none".to_owned() } else { plain(&said(value)) })
+            Some(if items.is_empty() { "none".to_owned() } else { plain(&value_text(value)) })
         }
         Value::Array(_) => None,
-        other => Some(plain(&said(other))),
+        other => Some(plain(&value_text(other))),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::exit::{Failure, Outcome};
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{note, said};
+use crate::output::{note, value_text};
 use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
@@ -135,8 +135,8 @@ fn grants_json(may: &[String]) -> Value {
 /// A person's permissions, each in the form of the option.
 fn granted(person: &Value) -> BTreeSet<String> {
     let grant_text = |grant: &Value| match grant["deployment"].as_str() {
-        Some(deployment) => format!("{}@{deployment}", said(&grant["permission"])),
-        None => said(&grant["permission"]),
+        Some(deployment) => format!("{}@{deployment}", value_text(&grant["permission"])),
+        None => value_text(&grant["permission"]),
     };
     person["grants"].as_array().into_iter().flatten().map(grant_text).collect()
 }
@@ -269,7 +269,7 @@ fn duration(minutes: u64) -> String {
 /// Replaces the path in an answer by the full URL, and returns it.
 fn complete_link(answer: &mut Value, at: &str, server: &Address) -> String {
     let Some(link) = answer.pointer_mut(&format!("{at}/link")) else { return String::new() };
-    let way = said(link);
+    let way = value_text(link);
     let whole = if way.starts_with('/') { format!("{server}{way}") } else { way };
     *link = Value::String(whole.clone());
     whole

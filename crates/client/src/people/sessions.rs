@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn ended_sessions_are_counted() {
-        let said = [0, 1, 2].map(ended_text);
+        let text = [0, 1, 2].map(ended_text);
         assert_eq!(
-            said,
+            text,
             ["There were no other sessions.", "1 session ended.", "2 sessions ended."]
         );
     }

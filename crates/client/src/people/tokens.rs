@@ -10,7 +10,7 @@ use crate::client::{Client, ListOptions};
 use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
-use crate::output::{moment, note, said};
+use crate::output::{moment, note, value_text};
 use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
@@ -81,12 +81,12 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
 
 /// Prints a new token: the secret to standard output, notes to standard error.
 pub(crate) fn print_new_token(client: &Client, response: &Value) -> Outcome {
-    client.output.either(response, &said(&response["token"]))?;
+    client.output.either(response, &value_text(&response["token"]))?;
     if !client.output.is_document() {
         note(&format!(
             "The token is shown only once and is valid until {}. Its id is {}.",
             moment(&response["expires"]),
-            said(&response["id"])
+            value_text(&response["id"])
         ));
     }
     Ok(())

@@ -173,8 +173,8 @@ pub(crate) fn diff(client: &Client, files: &FileArgs) -> Outcome {
     let worked = plan_edits(&client.server, files)?;
     let changes: usize = worked.iter().map(|one| one.steps.len()).sum();
     if client.output.is_document() {
-        let told = worked.iter().map(|one| json!({"deployment": one.current.board.name, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
-        client.output.document(&told.collect())?;
+        let view = worked.iter().map(|one| json!({"deployment": one.current.board.name, "changes": step_texts(&one.steps), "edits": edits(&one.steps)}));
+        client.output.document(&view.collect())?;
     } else {
         for one in worked.iter().filter(|one| !one.steps.is_empty()) {
             client.output.write(&lines(one.current.board.name.as_str(), &one.steps))?;
@@ -704,9 +704,9 @@ fn present(
         roles.insert(role.role.clone(), there);
     }
     let mut own = BTreeMap::new();
-    for (node, told) in &declared.node_data {
+    for (node, view) in &declared.node_data {
         let Some((id, name)) = nodes.get(node) else { continue };
-        for key in told.is.keys() {
+        for key in view.is.keys() {
             let data = match &place {
                 Some(place) => declared_data(&place.state, name, key),
                 None => own_data(server, board, *id, key)?,
@@ -714,10 +714,10 @@ fn present(
             own.insert((*id, key.clone()), data);
         }
     }
-    let told = declared.roles_with_data();
+    let view = declared.roles_with_data();
     let mut choices = BTreeMap::new();
     for choice in &board.choices {
-        let expects = if told.contains(&choice.role) {
+        let expects = if view.contains(&choice.role) {
             expected(server, choice)?
         } else {
             ExpectedData::default()

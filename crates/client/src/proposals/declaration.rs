@@ -73,9 +73,9 @@ impl Declaration {
             .values()
             .flat_map(|nodes| &nodes.is)
             .map(|node| (node.is.as_str(), node.at));
-        let told = self.node_data.iter().map(|(node, data)| (node.as_str(), data.at));
+        let view = self.node_data.iter().map(|(node, data)| (node.as_str(), data.at));
         let members = self.members.iter().map(|node| (node.is.as_str(), node.at));
-        for (node, at) in bound.chain(told).chain(members) {
+        for (node, at) in bound.chain(view).chain(members) {
             all.entry(node).or_insert(at);
         }
         all

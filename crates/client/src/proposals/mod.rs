@@ -23,7 +23,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, facts, plain, said};
+use crate::output::{OutputFormat, facts, plain, value_text};
 use crate::server::taken;
 
 #[derive(Debug, Subcommand)]
@@ -131,7 +131,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         };
         server.post(&format!("/proposals/{id}/{what}"), body)
     };
-    let at = |response: &Value| said(&response["version"]);
+    let at = |response: &Value| value_text(&response["version"]);
     match command {
         Proposal::List { mine, drafts, deployment, text, much } => {
             let query = Query::default().with("mine", *mine).with("drafts", *drafts);
@@ -186,7 +186,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
         }
         Proposal::Submit { id, title, on } => {
             let response = on_version(id, on, "submit", json!({"title": title}))?;
-            let review = said(&response["review"]);
+            let review = value_text(&response["review"]);
             output.either(
                 &response,
                 &format!("Review {review} waits for another person: gantry review show {review}"),
@@ -200,7 +200,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
 }
 
 pub(crate) fn proposal_text(value: &Value, output: OutputFormat) -> String {
-    let count = |word: &str| said(&value[word]);
+    let count = |word: &str| value_text(&value[word]);
     let node = value["scope"]["node"]["fqdn"]
         .as_str()
         .map(|node| format!(", node {node}"))
@@ -208,15 +208,15 @@ pub(crate) fn proposal_text(value: &Value, output: OutputFormat) -> String {
     let mut text = format!(
         "{} on {}{node}, version {}: adds {}, removes {}, runs {} again\nby {}\n",
         output.heading(&format!("Proposal {}", count("id"))),
-        said(&value["scope"]["deployment"]),
+        value_text(&value["scope"]["deployment"]),
         count("version"),
         count("added"),
         count("removed"),
         count("reruns"),
-        plain(&said(&value["authors"]))
+        plain(&value_text(&value["authors"]))
     );
     if value["title"].as_str().is_some_and(|title| !title.is_empty()) {
-        text += &format!("title: {}\n", plain(&said(&value["title"])));
+        text += &format!("title: {}\n", plain(&value_text(&value["title"])));
     }
     if !value["review"].is_null() {
         text += &format!("in review {}\n", count("review"));
@@ -232,14 +232,19 @@ pub(crate) fn proposal_text(value: &Value, output: OutputFormat) -> String {
     for edit in value["edits"].as_array().map(Vec::as_slice).unwrap_or_default() {
         let undone = if edit["undone"] == true { " (undone)" } else { "" };
         let at = output.time(&edit["at"]);
-        table.row([said(&edit["seq"]), said(&edit["text"]) + undone, said(&edit["actor"]), at]);
+        table.row([
+            value_text(&edit["seq"]),
+            value_text(&edit["text"]) + undone,
+            value_text(&edit["actor"]),
+            at,
+        ]);
     }
     text += &table.text(output);
     for refused in value["refused"].as_array().map(Vec::as_slice).unwrap_or_default() {
         text += &format!(
             "rejected: edit {}: {}\n",
-            said(&refused["edit"]),
-            plain(&said(&refused["reason"]))
+            value_text(&refused["edit"]),
+            plain(&value_text(&refused["reason"]))
         );
     }
     text
@@ -268,7 +273,10 @@ pub(crate) fn reasons(replanned: &Replanned) -> Vec<String> {
 fn preview_text(response: &Value) -> String {
     let lines = |word: &str| response[word].as_array().map(Vec::as_slice).unwrap_or_default();
     let each = |word: &str| {
-        lines(word).iter().map(|line| format!("  {}\n", plain(&said(line)))).collect::<String>()
+        lines(word)
+            .iter()
+            .map(|line| format!("  {}\n", plain(&value_text(line))))
+            .collect::<String>()
     };
     let effect = match lines("lines") {
         [] => "The proposal changes nothing.\n".to_owned(),
@@ -313,20 +321,20 @@ pub(crate) fn proposal_list() -> List {
 
 /// A noderole in an open proposal.
 pub(crate) fn drafted_noderole_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = DraftedNoderole::deserialize(response) else { return outline(response) };
-    let existence = match (told.proposed, told.rerun) {
+    let Ok(view) = DraftedNoderole::deserialize(response) else { return outline(response) };
+    let existence = match (view.proposed, view.rerun) {
         (true, _) => "exists only in the proposal",
         (false, true) => "exists, and the proposal runs it again",
         (false, false) => "exists",
     };
     let mut text = facts([
         ("state", existence.to_owned()),
-        ("own data", told.data.to_string()),
-        ("default data", told.defaults.to_string()),
+        ("own data", view.data.to_string()),
+        ("default data", view.defaults.to_string()),
     ]);
-    if !told.attribs.is_empty() {
+    if !view.attribs.is_empty() {
         let mut table = Table::new(["ATTRIBUTE", "PATH", "SCHEMA", "DESCRIPTION"]);
-        for attrib in told.attribs {
+        for attrib in view.attribs {
             let schema = attrib.schema.map(|schema| schema.to_string()).unwrap_or_default();
             table.row([attrib.name, attrib.path, schema, attrib.description]);
         }

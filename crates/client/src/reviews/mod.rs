@@ -17,7 +17,7 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{plain, said};
+use crate::output::{plain, value_text};
 use crate::reviews::text::{
     discussion_text, impact_text, review_text, reviewed_noderole_text, viewed_text,
 };
@@ -164,10 +164,10 @@ pub(crate) enum Review {
 
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     let Client { server, output } = client;
-    let verdict = |id: &ReviewId, kind: &str, reason: &str, told: &str| {
+    let verdict = |id: &ReviewId, kind: &str, reason: &str, view: &str| {
         let response = server
             .post(&format!("/reviews/{id}/verdicts"), json!({"kind": kind, "reason": reason}))?;
-        output.either(&response, &format!("Review {id}: {told}."))
+        output.either(&response, &format!("Review {id}: {view}."))
     };
     match command {
         Review::List { whose, state: fate, deployment, text, much } => {
@@ -249,7 +249,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
                     false => failure.with_commit_command(*id),
                 },
             )?;
-            let target = said(&response["blueprint"]);
+            let target = value_text(&response["blueprint"]);
             output.either(
                 &response,
                 &format!(
@@ -269,12 +269,16 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         Review::Comment { id, body, anchor } => {
             let response = server
                 .post(&format!("/reviews/{id}/threads"), json!({"anchor": anchor, "body": body}))?;
-            output.either(&response, &format!("Thread {} is open.", said(&response["comment"])))
+            output
+                .either(&response, &format!("Thread {} is open.", value_text(&response["comment"])))
         }
         Review::Reply { thread, body } => {
             let response =
                 server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
-            output.either(&response, &format!("Comment {} is added.", said(&response["comment"])))
+            output.either(
+                &response,
+                &format!("Comment {} is added.", value_text(&response["comment"])),
+            )
         }
         Review::Resolve { thread } => {
             let response = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
@@ -297,7 +301,8 @@ fn approval_text(id: ReviewId, review: &Value) -> String {
     }
     let rules = review["gate"]["rules"].as_array().map(Vec::as_slice).unwrap_or_default();
     let open = rules.iter().filter(|rule| rule["passes"] != true);
-    let reasons: String = open.map(|rule| format!("\n  {}", plain(&said(&rule["text"])))).collect();
+    let reasons: String =
+        open.map(|rule| format!("\n  {}", plain(&value_text(&rule["text"])))).collect();
     format!("Review {id}: approved, but the approval does not count yet.{reasons}")
 }
 
@@ -318,7 +323,7 @@ fn since(client: &Client, id: ReviewId) -> Outcome {
         whole.more = 0;
     }
     let response = serde_json::to_value(&whole).unwrap_or_default();
-    let told = match whole.before {
+    let view = match whole.before {
         None => format!(
             "You have not viewed this review before. Show all changes: gantry review \
             diff {id}"
@@ -330,7 +335,7 @@ fn since(client: &Client, id: ReviewId) -> Outcome {
             format!("Since review {before}:\n{}", outline(&response["difference"]).trim_end())
         }
     };
-    output.either(&response, &told)
+    output.either(&response, &view)
 }
 
 pub(crate) fn review_list() -> List {
@@ -344,8 +349,8 @@ pub(crate) fn review_list() -> List {
             ("APPROVALS", |v, _| {
                 format!(
                     "{} of {}",
-                    said(&v["approvals"]["valid"]),
-                    said(&v["approvals"]["required"])
+                    value_text(&v["approvals"]["valid"]),
+                    value_text(&v["approvals"]["required"])
                 )
             }),
             ("DEPLOYMENT", |v, _| word(v, "deployment")),

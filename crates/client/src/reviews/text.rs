@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, moment, moment_of, plain, said, sanitize_lines};
+use crate::output::{OutputFormat, moment, moment_of, plain, sanitize_lines, value_text};
 use crate::proposals::{indented, reasons, replanned};
 
 /// Differences between a review and the one that it replaces.
@@ -55,15 +55,15 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
 
 /// The viewed changes, by anchor.
 pub(crate) fn viewed_text(value: &Value, id: ReviewId) -> String {
-    let Ok(told) = serde_json::from_value::<ViewedChanges>(value.clone()) else {
+    let Ok(view) = serde_json::from_value::<ViewedChanges>(value.clone()) else {
         return outline(value);
     };
     let mut text =
-        format!("You have viewed {} of {}.\n", told.viewed.len(), many(told.all, "change"));
-    text += &told.viewed.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
-    if !told.outdated.is_empty() {
+        format!("You have viewed {} of {}.\n", view.viewed.len(), many(view.all, "change"));
+    text += &view.viewed.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
+    if !view.outdated.is_empty() {
         text += "Changed since you viewed them:\n";
-        text += &told.outdated.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
+        text += &view.outdated.iter().map(|anchor| format!("  {anchor}\n")).collect::<String>();
     }
     text + &format!("All changes with their ids: gantry review diff {id} --json\n")
 }
@@ -71,12 +71,12 @@ pub(crate) fn viewed_text(value: &Value, id: ReviewId) -> String {
 fn lines_of(value: &Value) -> Vec<String> {
     value
         .as_array()
-        .map(|all| all.iter().map(|line| plain(&said(line))).collect())
+        .map(|all| all.iter().map(|line| plain(&value_text(line))).collect())
         .unwrap_or_default()
 }
 
 pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
-    let word = |word: &str| plain(&said(&value[word]));
+    let word = |word: &str| plain(&value_text(&value[word]));
     let mut text =
         format!("{} {}\n", output.heading(&format!("Review {}:", word("review"))), word("title"));
     let node =
@@ -132,18 +132,20 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
         "Order",
         waves
             .iter()
-            .map(|wave| format!("{}. {}", said(&wave["number"]), plain(&said(&wave["items"]))))
+            .map(|wave| {
+                format!("{}. {}", value_text(&wave["number"]), plain(&value_text(&wave["items"])))
+            })
             .collect(),
     );
     part("Pending", lines_of(&value["pending_reasons"]));
     let gate = &value["gate"];
     let mut lines = vec![format!(
         "{} of {}",
-        said(&gate["approvals"]),
+        value_text(&gate["approvals"]),
         many(gate["needed"].as_u64().unwrap_or_default(), "approval")
     )];
     if !gate["can_approve"].as_array().is_none_or(Vec::is_empty) {
-        lines.push(format!("can approve: {}", plain(&said(&gate["can_approve"]))));
+        lines.push(format!("can approve: {}", plain(&value_text(&gate["can_approve"]))));
     }
     for (permission, what) in
         [("may_judge", "you can't give a verdict"), ("may_commit", "you can't commit it")]
@@ -158,9 +160,9 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
         let counts = if verdict["counts"] == true { "" } else { " (does not count)" };
         plain(&format!(
             "{} {}{counts}, {at} {}",
-            said(&verdict["person"]),
-            said(&verdict["kind"]),
-            said(&verdict["reason"])
+            value_text(&verdict["person"]),
+            value_text(&verdict["kind"]),
+            value_text(&verdict["reason"])
         ))
     };
     part(
@@ -176,16 +178,16 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
 /// A lint finding on one line.
 fn finding_line(value: &Value) -> String {
     let [level, at, what, remedy] =
-        ["level", "at", "what", "remedy"].map(|word| said(&value[word]));
+        ["level", "at", "what", "remedy"].map(|word| value_text(&value[word]));
     plain(&format!("{level}: {at}: {what}. {remedy}"))
 }
 
 /// The impact of a change, line by line.
 pub(crate) fn impact_text(value: &Value) -> String {
-    let Ok(told) = serde_json::from_value::<Impact>(value.clone()) else {
+    let Ok(view) = serde_json::from_value::<Impact>(value.clone()) else {
         return outline(value);
     };
-    let mut text = format!("Affects {}.\n", many(told.nodes, "node"));
+    let mut text = format!("Affects {}.\n", many(view.nodes, "node"));
     let mut part = |title: &str, count: usize, first: Vec<String>| {
         if count == 0 {
             return;
@@ -198,30 +200,30 @@ pub(crate) fn impact_text(value: &Value) -> String {
         }
     };
     let touched = |all: &Counted<Touched>| all.first.iter().map(Touched::to_string).collect();
-    let restarts = told.restarts.first.iter().map(|restart| {
+    let restarts = view.restarts.first.iter().map(|restart| {
         let because =
             restart.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         let in_use = if restart.in_use == Some(true) { ", ACTIVE now" } else { "" };
         format!("{}{in_use}{because}", restart.touched)
     });
     let lost = value["lost"]["first"].as_array().map(Vec::as_slice).unwrap_or_default();
-    part("Runs for the first time", told.starts.count, touched(&told.starts));
-    part("Runs again", told.restarts.count, restarts.collect());
-    part("Uses the change with its next run", told.retained.count, touched(&told.retained));
-    part("Removed", told.lost.count, lost.iter().map(item_line).collect());
-    part("Runs remove on the node before it is gone", told.undone.count, touched(&told.undone));
-    part("Nothing is run on the node", told.left.count, touched(&told.left));
-    part("Loses data permanently", told.irreversible.count, touched(&told.irreversible));
-    part("Secrets", told.secrets.len(), told.secrets.iter().map(ToString::to_string).collect());
-    if let Some(interrupted) = told.interrupted.filter(|count| *count > 0) {
+    part("Runs for the first time", view.starts.count, touched(&view.starts));
+    part("Runs again", view.restarts.count, restarts.collect());
+    part("Uses the change with its next run", view.retained.count, touched(&view.retained));
+    part("Removed", view.lost.count, lost.iter().map(item_line).collect());
+    part("Runs remove on the node before it is gone", view.undone.count, touched(&view.undone));
+    part("Nothing is run on the node", view.left.count, touched(&view.left));
+    part("Loses data permanently", view.irreversible.count, touched(&view.irreversible));
+    part("Secrets", view.secrets.len(), view.secrets.iter().map(ToString::to_string).collect());
+    if let Some(interrupted) = view.interrupted.filter(|count| *count > 0) {
         text += &format!("ACTIVE steps that are interrupted: {interrupted}\n");
     }
-    if let Some(lost) = told.lost_in_use.filter(|count| *count > 0) {
+    if let Some(lost) = view.lost_in_use.filter(|count| *count > 0) {
         text += &format!("ACTIVE steps that are removed: {lost}\n");
     }
-    if !told.downstream.is_empty() {
+    if !view.downstream.is_empty() {
         text += "Dependents:\n";
-        for behind in &told.downstream {
+        for behind in &view.downstream {
             let example = behind
                 .noderoles
                 .first
@@ -237,10 +239,10 @@ pub(crate) fn impact_text(value: &Value) -> String {
             text += &format!("  {count} in {place} {effect}{example}\n");
         }
     }
-    if !told.waves.is_empty() {
-        text += &format!("In {}:\n", many(told.wave_count(), "wave"));
+    if !view.waves.is_empty() {
+        text += &format!("In {}:\n", many(view.wave_count(), "wave"));
     }
-    for wave in &told.waves {
+    for wave in &view.waves {
         let group = |group: &WaveGroup| {
             let action = match group.action.is_run() {
                 true => String::new(),
@@ -261,11 +263,13 @@ pub(crate) fn impact_text(value: &Value) -> String {
         };
         text += &format!("  {wave_name}: {}\n", groups.join("; "));
     }
-    if told.more_waves > 0 {
-        text += &format!("  and {} more\n", many(told.more_waves, "wave"));
+    if view.more_waves > 0 {
+        text += &format!("  and {} more\n", many(view.more_waves, "wave"));
     }
-    let risks: Vec<String> =
-        value["risks"].as_array().map(|all| all.iter().map(said).collect()).unwrap_or_default();
+    let risks: Vec<String> = value["risks"]
+        .as_array()
+        .map(|all| all.iter().map(value_text).collect())
+        .unwrap_or_default();
     if !risks.is_empty() {
         text += &format!("Risks: {}\n", risks.join(", "));
     }
@@ -303,25 +307,25 @@ fn item_line(item: &Value) -> String {
             format!("{} on {}{place}{rest}", word("noderole"), word("fqdn"))
         }
         Value::Object(entries) => {
-            let told = entries.iter().filter(|(word, value)| {
+            let view = entries.iter().filter(|(word, value)| {
                 !value.is_null() && !matches!(word.as_str(), "id" | "node_id" | "noderole_id")
             });
-            told.map(|(word, value)| field_line(word, value)).collect::<Vec<_>>().join(", ")
+            view.map(|(word, value)| field_line(word, value)).collect::<Vec<_>>().join(", ")
         }
         Value::Array(items) => items.iter().map(item_line).collect::<Vec<_>>().join("; "),
-        other => plain(&said(other)),
+        other => plain(&value_text(other)),
     }
 }
 
 pub(crate) fn discussion_text(value: &Value) -> String {
-    let Ok(told) = serde_json::from_value::<Discussion>(value.clone()) else {
+    let Ok(view) = serde_json::from_value::<Discussion>(value.clone()) else {
         return outline(value);
     };
-    if told.threads.is_empty() {
-        return format!("No comments yet. Add one: gantry review comment {} TEXT\n", told.review);
+    if view.threads.is_empty() {
+        return format!("No comments yet. Add one: gantry review comment {} TEXT\n", view.review);
     }
     let mut text = String::new();
-    for thread in &told.threads {
+    for thread in &view.threads {
         let state = match &thread.resolved {
             Some(ThreadResolution { by, at }) => {
                 format!("resolved by {}, {}", plain(by), moment_of(at.0))
@@ -347,9 +351,9 @@ pub(crate) fn discussion_text(value: &Value) -> String {
 
 /// The values and scripts of a noderole in a review.
 pub(crate) fn reviewed_noderole_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = ReviewedNoderole::deserialize(response) else { return outline(response) };
+    let Ok(view) = ReviewedNoderole::deserialize(response) else { return outline(response) };
     let mut table = Table::new(["PATH", "BEFORE", "AFTER", "SOURCE"]);
-    for value in told.values {
+    for value in view.values {
         let before = if value.changed { value.before } else { value.after.clone() };
         table.row([
             value.path,
@@ -359,7 +363,7 @@ pub(crate) fn reviewed_noderole_text(response: &Value, output: OutputFormat) -> 
         ]);
     }
     let mut text = table.text(output);
-    for script in told.scripts {
+    for script in view.scripts {
         let body =
             script.text.unwrap_or_else(|| format!("gantry role script --hash {}", script.hash));
         text += &format!("\n{}\n{}\n", output.heading(&plain(&script.name)), sanitize_lines(&body));
@@ -394,8 +398,8 @@ mod tests {
 
     #[test]
     fn impact_is_printed_line_by_line() {
-        let told = Impact { nodes: 3, interrupted: Some(1), ..Impact::default() };
-        let mut value = serde_json::to_value(told).unwrap();
+        let view = Impact { nodes: 3, interrupted: Some(1), ..Impact::default() };
+        let mut value = serde_json::to_value(view).unwrap();
         assert_eq!(impact_text(&value), "Affects 3 nodes.\nACTIVE steps that are interrupted: 1\n");
         let touched = json!({"deployment": "web", "fqdn": "n1.example.com", "noderole": "app", "id": uuid::Uuid::nil()});
         value["starts"] = json!({"count": 3, "first": [touched]});

@@ -7,7 +7,7 @@ use crate::address::Query;
 use crate::client::Client;
 use crate::exit::Outcome;
 use crate::output::table::Table;
-use crate::output::{plain, said};
+use crate::output::{plain, value_text};
 use crate::server::taken;
 
 #[derive(Debug, Args)]
@@ -18,9 +18,9 @@ pub(crate) struct ValueArgs {
 }
 
 /// Reads all values, page by page.
-pub(crate) fn data(client: &Client, path: &str, wanted: &ValueArgs, own: bool) -> Outcome {
+pub(crate) fn data(client: &Client, path: &str, options: &ValueArgs, own: bool) -> Outcome {
     let Client { server, output } = client;
-    let mut query = Query::default().with("find", &wanted.find).with("own", own);
+    let mut query = Query::default().with("find", &options.find).with("own", own);
     let mut document = server.get(&query.behind(path))?;
     while let Some(page) = document.get_mut("page").and_then(Value::as_object_mut) {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
@@ -38,8 +38,12 @@ pub(crate) fn data(client: &Client, path: &str, wanted: &ValueArgs, own: bool) -
     }
     let mut table = Table::new(["PATH", "VALUE", "SOURCE"]);
     for value in document["page"]["values"].as_array().map(Vec::as_slice).unwrap_or_default() {
-        table.row([said(&value["path"]), said(&value["value"]), said(&value["source"])]);
+        table.row([
+            value_text(&value["path"]),
+            value_text(&value["value"]),
+            value_text(&value["source"]),
+        ]);
     }
-    output.line(&plain(&said(&document["name"])))?;
+    output.line(&plain(&value_text(&document["name"])))?;
     output.write(&table.text(*output))
 }

@@ -99,8 +99,8 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
 }
 
 pub(crate) fn run_text(response: &Value, output: OutputFormat) -> String {
-    let Ok(told) = RunView::deserialize(response) else { return outline(response) };
-    let run = &told.run;
+    let Ok(view) = RunView::deserialize(response) else { return outline(response) };
+    let run = &view.run;
     let mut text = format!(
         "{} {} on {}, {}\n",
         output.heading(&format!("Run {}:", run.id)),
@@ -112,30 +112,30 @@ pub(crate) fn run_text(response: &Value, output: OutputFormat) -> String {
         ("error", run.error.clone().unwrap_or_default()),
         ("deployment", run.deployment.to_string()),
         ("blueprint", run.blueprint.to_string()),
-        ("review", told.review.map(|id| id.to_string()).unwrap_or_default()),
+        ("review", view.review.map(|id| id.to_string()).unwrap_or_default()),
         ("cause", run.cause.clone().unwrap_or_default()),
         ("worker", run.worker.clone().unwrap_or_default()),
         ("queued", moment_of(run.queued.0)),
         ("started", optional_moment(run.started)),
         ("ended", optional_moment(run.ended)),
-        ("result", result(&told)),
-        ("cancel", permission_text(&told.may_cancel)),
+        ("result", result(&view)),
+        ("cancel", permission_text(&view.may_cancel)),
         ("noderole", run.noderole.to_string()),
     ]);
-    if told.attempts.len() > 1 {
-        text += &format!("\n{}", attempts(&told.attempts, output).text(output));
+    if view.attempts.len() > 1 {
+        text += &format!("\n{}", attempts(&view.attempts, output).text(output));
     }
     let id = run.id;
     text + &format!(
         "Input: gantry run data {id}\nLog ({} bytes): gantry logs {id}\n",
-        told.log_bytes
+        view.log_bytes
     )
 }
 
-fn result(told: &RunView) -> String {
-    match &told.result {
+fn result(view: &RunView) -> String {
+    match &view.result {
         Some(result) => result.to_string(),
-        None if told.result_expired => "no longer stored".to_owned(),
+        None if view.result_expired => "no longer stored".to_owned(),
         None => String::new(),
     }
 }

@@ -135,16 +135,16 @@ mod tests {
             let groups = [group("failed", "Failed", steps), group("on_hold", "On hold", json!([]))];
             serde_json::from_value(json!({"groups": groups})).unwrap()
         };
-        let told = pending_with_reason(page(json!([step])), OutputFormat::default());
+        let view = pending_with_reason(page(json!([step])), OutputFormat::default());
         assert!(
-            told.contains(" (1) - resolved by a person\n") && told.contains("It failed."),
-            "{told}"
+            view.contains(" (1) - resolved by a person\n") && view.contains("It failed."),
+            "{view}"
         );
-        assert!(!told.contains("On hold"), "{told}");
+        assert!(!view.contains("On hold"), "{view}");
         let mut removal = step.clone();
         removal["action"] = json!("remove");
-        let told = pending_with_reason(page(json!([removal])), OutputFormat::default());
-        assert!(told.contains("  app (remove) "), "{told}");
+        let view = pending_with_reason(page(json!([removal])), OutputFormat::default());
+        assert!(view.contains("  app (remove) "), "{view}");
         assert_eq!(
             pending_with_reason(page(json!([])), OutputFormat::default()),
             "No pending steps with this reason.\n"

@@ -105,10 +105,10 @@ impl Control {
         &self,
         actor: &Actor,
         number: BlueprintNumber,
-        wanted: &RetryFailed,
+        request: &RetryFailed,
     ) -> Result<RetriedSteps, Problem> {
         actor.require_somewhere(Permission::Operator)?;
-        let reason = checked(&wanted.reason)?;
+        let reason = checked(&request.reason)?;
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         self.existing(&mut connection, number).await?;
@@ -120,9 +120,9 @@ impl Control {
         let more = failed.len() > MAX_RETRIED_STEPS;
         failed.truncate(MAX_RETRIED_STEPS);
         let mut outcome = RetriedSteps { more, ..RetriedSteps::default() };
-        let scope = RetryScope { blueprint: number, destructive: wanted.destructive };
+        let scope = RetryScope { blueprint: number, destructive: request.destructive };
         for row in failed {
-            if row.destructive && !wanted.destructive {
+            if row.destructive && !request.destructive {
                 outcome.destructive += 1;
                 continue;
             }

@@ -131,14 +131,14 @@ fn other_roles(
     let (Ok(was), Ok(is)) = (catalog.barclamp(was), catalog.barclamp(is)) else {
         return Vec::new();
     };
-    let told: BTreeSet<&RoleName> = deployment.roles.iter().map(|role| &role.role).collect();
+    let listed: BTreeSet<&RoleName> = deployment.roles.iter().map(|role| &role.role).collect();
     let names: BTreeSet<&RoleName> = was.roles.keys().chain(is.roles.keys()).collect();
     let sides = |name: &RoleName| {
         let of = |barclamp: &Barclamp| barclamp.roles.get(name).copied();
         Sides { old: of(was), new: of(is) }
     };
     let other =
-        names.into_iter().filter(|name| !told.contains(name)).map(|name| (name, sides(name)));
+        names.into_iter().filter(|name| !listed.contains(name)).map(|name| (name, sides(name)));
     let differing = other.filter(|(_, sides)| sides.old != sides.new);
     differing.map(|(name, contents)| PinnedRole { role: name.clone(), contents }).collect()
 }
@@ -181,7 +181,7 @@ fn with_text(
     heads: &BTreeMap<Hash, ScriptHead>,
 ) -> Vec<ContentChange> {
     let mut seen = 0;
-    let told = known.into_iter().map(|(content, files)| {
+    let reported = known.into_iter().map(|(content, files)| {
         let files = files.into_iter().map(|file| {
             seen += 1;
             let text = match seen > MAX_FILES {
@@ -198,7 +198,7 @@ fn with_text(
         });
         ContentChange { files: files.collect(), ..content }
     });
-    told.collect()
+    reported.collect()
 }
 
 impl Control {
@@ -271,13 +271,13 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
     let (was, is): (Vec<&str>, Vec<&str>) =
         (was.iter().map(String::as_str).collect(), is.iter().map(String::as_str).collect());
     let difference = TextDiff::from_slices(&was, &is);
-    let mut told = Vec::new();
+    let mut listed = Vec::new();
     for (n, group) in difference.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if n > 0 {
-            told.push(FileLine { mark: LineMark::Gap, number: None, text: String::new() });
+            listed.push(FileLine { mark: LineMark::Gap, number: None, text: String::new() });
         }
         let changes = group.iter().flat_map(|op| difference.iter_changes(op));
-        told.extend(changes.map(|change| {
+        listed.extend(changes.map(|change| {
             let (mark, at) = match change.tag() {
                 ChangeTag::Equal => (LineMark::Unchanged, change.new_index()),
                 ChangeTag::Insert => (LineMark::Added, change.new_index()),
@@ -290,7 +290,7 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
     // A cut line hides its effect just as a cut file does.
     let long = |line: &&str| line.chars().nth(MAX_LINE_LENGTH).is_some();
     let cut = was_cut || is_cut || was.iter().any(long) || is.iter().any(long);
-    FileText::Lines { lines: told, cut }
+    FileText::Lines { lines: listed, cut }
 }
 
 /// The first lines of a file, and whether there are more. `None` if it is not text.

@@ -20,7 +20,7 @@ impl Control {
         &self,
         actor: &Actor,
         deployment: &str,
-        wanted: &DeclarationQuery,
+        query: &DeclarationQuery,
     ) -> Result<DeploymentDeclaration, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
@@ -28,7 +28,7 @@ impl Control {
         let mut connection = self.connection().await?;
         let open =
             store::proposals::open_proposal(&mut connection, id).await.map_err(from_store)?;
-        let rows = match open.filter(|_| wanted.draft) {
+        let rows = match open.filter(|_| query.draft) {
             Some(open) => {
                 store::proposals::edits(&mut connection, open.id).await.map_err(from_store)?
             }

@@ -500,7 +500,7 @@ impl WholeGraph {
             )));
         };
         let fate = known.filter(|once| once.id == id).map(PastDeployment::fate).unwrap_or_default();
-        let said =
+        let text =
             format!("This is deployment {name} at blueprint {target}, without step states.{fate}");
         let present = present.clone();
         let scene = compute.work(move || {
@@ -512,7 +512,7 @@ impl WholeGraph {
                 appearances: BTreeMap::new(),
                 names: names(&skeleton),
                 rewired: EdgeChanges::default(),
-                then: Some((target, said)),
+                then: Some((target, text)),
                 left_out: None,
             })
         });
@@ -595,14 +595,14 @@ impl WholeGraph {
             .zip(waves)
             .filter_map(|(item, wave)| Some((item.id, wave?)))
             .collect();
-        let (trail, told) = self.trail(query, took);
+        let (trail, reported) = self.trail(query, took);
         let (unfold, gone) = self.narrow(query, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
         let (target, then) = self.then.take().unzip();
         let left_out = self.left_out.take();
-        let said: Vec<String> =
+        let lines: Vec<String> =
             then.into_iter().chain(left_out).chain(gone.map(str::to_owned)).chain(cut).collect();
-        let cut = (!said.is_empty()).then(|| said.join(" "));
+        let cut = (!lines.is_empty()).then(|| lines.join(" "));
 
         let vertex = |vertex| self.vertex(vertex, &waves, &trail);
         let vertices = folded.vertices.iter().map(vertex).collect::<Result<_, _>>()?;
@@ -618,7 +618,7 @@ impl WholeGraph {
             total_edges: wires,
             waves: waves.values().copied().max().unwrap_or(0),
             cut,
-            trail: told,
+            trail: reported,
             cursor,
         })
     }
@@ -695,13 +695,13 @@ impl WholeGraph {
         match &query.trail {
             None | Some(TrailOptions::From(_)) => (PathSet::default(), None),
             Some(TrailOptions::Between(from, to)) => {
-                let (trail, said) = self.between(from, to);
-                let told = GraphTrail {
-                    summary: said,
+                let (trail, text) = self.between(from, to);
+                let reported = GraphTrail {
+                    summary: text,
                     noderoles: trail.noderoles.len(),
                     path: Vec::new(),
                 };
-                (trail, Some(told))
+                (trail, Some(reported))
             }
             Some(TrailOptions::Longest(length)) => {
                 let way = match length {
@@ -719,8 +719,8 @@ impl WholeGraph {
                         trail::longest(&self.items, one)
                     }
                 };
-                let told = self.trail_of(&way, *length, took);
-                (trail::along(&way), Some(told))
+                let reported = self.trail_of(&way, *length, took);
+                (trail::along(&way), Some(reported))
             }
         }
     }
@@ -732,18 +732,18 @@ impl WholeGraph {
             return (PathSet::default(), "One end of the path is not in this graph.".into());
         }
         let (from, to) = (self.called(from), self.called(to));
-        let said = |n: usize, from: &str, to: &str| {
+        let text = |n: usize, from: &str, to: &str| {
             format!("Path found: {to} waits for {from}, with {} on the path", many(n, "noderole"))
         };
         let forward = trail::between(&self.items, &a, &b);
         if !forward.is_empty() {
-            let said = said(forward.noderoles.len(), &from, &to);
-            return (forward, said + ".");
+            let text = text(forward.noderoles.len(), &from, &to);
+            return (forward, text + ".");
         }
         let backward = trail::between(&self.items, &b, &a);
         if !backward.is_empty() {
-            let said = said(backward.noderoles.len(), &to, &from);
-            return (backward, said + ". There is no path in the other direction.");
+            let text = text(backward.noderoles.len(), &to, &from);
+            return (backward, text + ". There is no path in the other direction.");
         }
         (
             PathSet::default(),
@@ -759,7 +759,7 @@ impl WholeGraph {
             let name = format!("{} on {}", item.noderole.role, self.node(item));
             Some(GraphWaypoint { id: *id, name, duration_ms: took.get(id).copied() })
         };
-        let said = match length {
+        let text = match length {
             Length::Count => {
                 format!("Longest path: {} in sequence.", many(way.len(), "noderole"))
             }
@@ -781,7 +781,7 @@ impl WholeGraph {
             }
         };
         GraphTrail {
-            summary: said,
+            summary: text,
             noderoles: way.len(),
             path: way.iter().filter_map(waypoint).take(MAX_PATH_NODEROLES).collect(),
         }

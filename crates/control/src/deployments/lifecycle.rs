@@ -16,11 +16,11 @@ impl Control {
     pub async fn propose_deployment(
         &self,
         actor: &Actor,
-        wanted: &DeploymentRequest,
+        request: &DeploymentRequest,
     ) -> Result<ProposedDeployment, Problem> {
         actor.require_somewhere(Permission::Operator)?;
         let present = self.present().await?;
-        let parent = match &wanted.parent {
+        let parent = match &request.parent {
             Some(name) => present.named(name.as_str())?,
             None => present.system()?,
         };
@@ -28,7 +28,7 @@ impl Control {
         let edit = Edit::CreateDeployment(edit::CreateDeployment {
             id,
             phantom: NodeId(Uuid::new_v4()),
-            name: wanted.name.clone(),
+            name: request.name.clone(),
             parent,
         });
         let (proposal, version) = self.propose_edit(actor, parent, edit).await?;

@@ -19,13 +19,13 @@ pub(crate) fn refused(error: ConnectionError) -> Problem {
 }
 
 /// The requested SSH connection.
-pub(crate) fn by_ssh(wish: &SshRequest, root: &str) -> Result<Connection, Problem> {
+pub(crate) fn by_ssh(request: &SshRequest, root: &str) -> Result<Connection, Problem> {
     let ssh = Ssh {
-        addresses: wish.addresses.clone(),
-        port: wish.port,
-        user: wish.user.clone(),
-        key: SecretRef { name: wish.key.clone(), version: wish.key_version },
-        host_key: wish.host_key.clone(),
+        addresses: request.addresses.clone(),
+        port: request.port,
+        user: request.user.clone(),
+        key: SecretRef { name: request.key.clone(), version: request.key_version },
+        host_key: request.host_key.clone(),
         root: root.to_owned(),
     };
     Connection::Ssh(ssh).checked().map_err(refused)
@@ -140,8 +140,8 @@ mod tests {
             ),
             (ssh_request(), "srv/n1", "root"),
         ];
-        for (wish, root, field) in cases {
-            let refused = by_ssh(&wish, root).unwrap_err();
+        for (request, root, field) in cases {
+            let refused = by_ssh(&request, root).unwrap_err();
             assert!(
                 refused.status == 400 && refused.detail.starts_with(&format!("{field}: ")),
                 "{refused:?}"

@@ -137,19 +137,19 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &HealthChecksQuery,
+        query: &HealthChecksQuery,
     ) -> Result<HealthCheckPage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter = HealthCheckFilter {
-            reached: wanted.reached,
-            text: text::filter_text(&wanted.text)?,
-            ascending: !wanted.sort.descending,
-            behind: health_check_cursor(wanted)?,
+            reached: query.reached,
+            text: text::filter_text(&query.text)?,
+            ascending: !query.sort.descending,
+            behind: health_check_cursor(query)?,
         };
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let node = NodeId(find_node(&mut connection, &present, name).await?.id);
-        let size = Limit::rows(wanted.limit, MAX_HEALTH_CHECKS);
+        let size = Limit::rows(query.limit, MAX_HEALTH_CHECKS);
         let mut looks = store::nodes::health_checks(&mut connection, node, filter, size as u64 + 1)
             .await
             .map_err(from_store)?;
@@ -158,7 +158,7 @@ impl Control {
         let next = looks
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(wanted.sort, &[health_check_key(last.at)]));
+            .map(|last| Cursor::behind(query.sort, &[health_check_key(last.at)]));
         Ok(HealthCheckPage {
             health_checks: looks.into_iter().map(health_check_view).collect(),
             next,
@@ -170,19 +170,19 @@ impl Control {
         &self,
         actor: &Actor,
         name: &str,
-        wanted: &NodeNoderolesQuery,
+        query: &NodeNoderolesQuery,
     ) -> Result<NodeNoderolePage, Problem> {
         actor.require(Permission::Viewer)?;
         let filter = NodeNoderoleFilter {
-            state: wanted.state.map(StepState::as_str),
-            role: text::filter_text(&wanted.role)?,
-            descending: wanted.sort.descending,
-            behind: noderole_cursor(wanted)?,
+            state: query.state.map(StepState::as_str),
+            role: text::filter_text(&query.role)?,
+            descending: query.sort.descending,
+            behind: noderole_cursor(query)?,
         };
         let present = self.present().await?;
         let mut connection = self.connection().await?;
         let node = NodeId(find_node(&mut connection, &present, name).await?.id);
-        let size = Limit::rows(wanted.limit, PAGE_SIZE);
+        let size = Limit::rows(query.limit, PAGE_SIZE);
         let mut rows =
             store::nodes::noderoles_of_node(&mut connection, node, filter, size as u64 + 1)
                 .await
@@ -193,7 +193,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(wanted.sort, &noderole_keys(last)));
+            .map(|last| Cursor::behind(query.sort, &noderole_keys(last)));
         let noderoles =
             rows.into_iter().map(|row| noderole_view(&present, row)).collect::<Result<_, _>>()?;
         Ok(NodeNoderolePage { noderoles, next })
@@ -272,22 +272,22 @@ impl Control {
     fn changed_connection(
         &self,
         before: &NodeRecord,
-        wanted: &NodeConnectionChange,
+        request: &NodeConnectionChange,
     ) -> Result<(Value, Value), Problem> {
         let now = connection::of_record(&before.transport, &before.address, &before.connection);
-        let changes_address = wanted.addresses.is_some() || wanted.port.is_some();
-        let wanted = wanted.apply(now.as_ref()).map_err(connection::refused)?;
-        if wanted.transport() != before.transport {
+        let changes_address = request.addresses.is_some() || request.port.is_some();
+        let request = request.apply(now.as_ref()).map_err(connection::refused)?;
+        if request.transport() != before.transport {
             return Err(Problem::invalid(format!(
                 "Node {} has the transport {}, which cannot change. Add a separate node with the \
                  transport {}.",
                 before.fqdn,
                 before.transport,
-                wanted.transport()
+                request.transport()
             )));
         }
-        let (connection, addresses) = connection::columns(&wanted);
-        match wanted {
+        let (connection, addresses) = connection::columns(&request);
+        match request {
             Connection::Local { root } => Ok((before.address.clone(), self.in_folder(&root)?)),
             Connection::Ssh(ssh) => {
                 if changes_address {
@@ -607,8 +607,8 @@ fn health_check_key(at: OffsetDateTime) -> Key {
 }
 
 /// The time after which a page of health checks continues.
-fn health_check_cursor(wanted: &HealthChecksQuery) -> Result<Option<OffsetDateTime>, Problem> {
-    let Some(keys) = cursor::behind(wanted.sort, wanted.before.as_ref())? else { return Ok(None) };
+fn health_check_cursor(query: &HealthChecksQuery) -> Result<Option<OffsetDateTime>, Problem> {
+    let Some(keys) = cursor::behind(query.sort, query.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
         [Key::Number(micros)] => {
             OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok()
@@ -617,7 +617,7 @@ fn health_check_cursor(wanted: &HealthChecksQuery) -> Result<Option<OffsetDateTi
     };
     // PostgreSQL has no timestamp before 4714 BC.
     let moment = moment.filter(|moment| moment.year() >= 1);
-    moment.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.before.as_ref()))
+    moment.map(Some).ok_or_else(|| cursor::invalid_cursor(query.sort, query.before.as_ref()))
 }
 
 /// The sort key of a noderole on its node, in run order.
@@ -626,13 +626,13 @@ fn noderole_keys(row: &NodeNoderoleRow) -> [Key; 2] {
 }
 
 /// The rank and step after which a page of noderoles continues.
-fn noderole_cursor(wanted: &NodeNoderolesQuery) -> Result<Option<(i32, Uuid)>, Problem> {
-    let Some(keys) = cursor::behind(wanted.sort, wanted.after.as_ref())? else { return Ok(None) };
+fn noderole_cursor(query: &NodeNoderolesQuery) -> Result<Option<(i32, Uuid)>, Problem> {
+    let Some(keys) = cursor::behind(query.sort, query.after.as_ref())? else { return Ok(None) };
     let place = match keys.as_slice() {
         [Key::Number(rank), Key::Text(step)] => i32::try_from(*rank).ok().zip(step.parse().ok()),
         _ => None,
     };
-    place.map(Some).ok_or_else(|| cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()))
+    place.map(Some).ok_or_else(|| cursor::invalid_cursor(query.sort, query.after.as_ref()))
 }
 
 fn health_check_view(row: HealthCheckRow) -> HealthCheckView {

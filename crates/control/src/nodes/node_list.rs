@@ -86,10 +86,10 @@ impl Control {
         let count = lines.len();
         let (mut fits, mut faults) = (Vec::with_capacity(count), Vec::new());
         let mut first_lines: BTreeMap<String, usize> = BTreeMap::new();
-        for Line { number, wish } in lines {
-            let fit = match wish
-                .and_then(|wish| self.fit(&wish).map_err(|problem| with_line_field(problem.detail)))
-            {
+        for Line { number, request } in lines {
+            let fit = match request.and_then(|request| {
+                self.fit(&request).map_err(|problem| with_line_field(problem.detail))
+            }) {
                 Ok(fit) => fit,
                 Err(detail) => {
                     faults.push(fault(number, detail));
@@ -173,7 +173,7 @@ struct Line {
     /// The line number in the text, from 1.
     number: usize,
     /// The parsed node, or the syntax error.
-    wish: Result<NodeRequest, String>,
+    request: Result<NodeRequest, String>,
 }
 
 fn read(text: &str) -> Result<Vec<Line>, Problem> {
@@ -202,12 +202,12 @@ fn read(text: &str) -> Result<Vec<Line>, Problem> {
 
 /// Parses a line. `None` if it is blank or a comment.
 fn line_of(number: usize, line: &str) -> Option<Line> {
-    let wish = match arguments_of(line) {
+    let request = match arguments_of(line) {
         Ok(words) if words.is_empty() => return None,
         Ok(words) => parse_node(&words),
         Err(fault) => Err(fault),
     };
-    Some(Line { number, wish })
+    Some(Line { number, request })
 }
 
 /// Splits a line into words and drops the comment.
@@ -244,31 +244,31 @@ fn parse_node(line: &[String]) -> Result<NodeRequest, String> {
         Some((first, rest)) if !first.contains('=') => (first.clone(), rest),
         _ => (String::new(), line),
     };
-    let said = LineFields::of(fields)?;
+    let text = LineFields::of(fields)?;
     Ok(NodeRequest {
         fqdn,
-        macs: said.all("mac"),
-        serial: said.one("serial").unwrap_or_default(),
-        domain: said.one("domain").unwrap_or_default(),
-        root: said.one("root").unwrap_or_default(),
-        ssh: parse_ssh(&said)?,
+        macs: text.all("mac"),
+        serial: text.one("serial").unwrap_or_default(),
+        domain: text.one("domain").unwrap_or_default(),
+        root: text.one("root").unwrap_or_default(),
+        ssh: parse_ssh(&text)?,
     })
 }
 
-fn parse_ssh(said: &LineFields) -> Result<Option<SshRequest>, String> {
+fn parse_ssh(text: &LineFields) -> Result<Option<SshRequest>, String> {
     // Any SSH field makes this an SSH node. If the address is missing, the check of the connection
     // reports it.
-    if !SSH_FIELDS.iter().any(|field| said.0.contains_key(field)) {
+    if !SSH_FIELDS.iter().any(|field| text.0.contains_key(field)) {
         return Ok(None);
     }
     let usual = SshRequest::usual();
     Ok(Some(SshRequest {
-        addresses: said.all("ssh"),
-        port: said.number("port")?.unwrap_or(usual.port),
-        user: said.one("user").unwrap_or(usual.user),
-        key: said.one("key").unwrap_or(usual.key),
-        key_version: said.number("key_version")?.unwrap_or(usual.key_version),
-        host_key: said.one("host_key").unwrap_or(usual.host_key),
+        addresses: text.all("ssh"),
+        port: text.number("port")?.unwrap_or(usual.port),
+        user: text.one("user").unwrap_or(usual.user),
+        key: text.one("key").unwrap_or(usual.key),
+        key_version: text.number("key_version")?.unwrap_or(usual.key_version),
+        host_key: text.one("host_key").unwrap_or(usual.host_key),
     }))
 }
 
@@ -277,7 +277,7 @@ struct LineFields(BTreeMap<&'static str, Vec<String>>);
 
 impl LineFields {
     fn of(fields: &[String]) -> Result<Self, String> {
-        let mut said: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
+        let mut text: BTreeMap<&'static str, Vec<String>> = BTreeMap::new();
         for word in fields {
             let Some((field, value)) = word.split_once('=') else {
                 return Err(format!(
@@ -296,7 +296,7 @@ impl LineFields {
             if value.is_empty() {
                 continue;
             }
-            let values = said.entry(field).or_default();
+            let values = text.entry(field).or_default();
             if !values.is_empty() && !REPEATABLE.contains(&field) {
                 return Err(format!(
                     "{field}: can be given only once. Only {} can be repeated.",
@@ -305,7 +305,7 @@ impl LineFields {
             }
             values.push(value.to_owned());
         }
-        Ok(Self(said))
+        Ok(Self(text))
     }
 
     fn all(&self, field: &str) -> Vec<String> {
@@ -328,7 +328,7 @@ mod tests {
 
     /// Parses a single line.
     fn request_of(line: &str) -> Result<NodeRequest, String> {
-        line_of(1, line).expect("a node").wish
+        line_of(1, line).expect("a node").request
     }
 
     #[test]

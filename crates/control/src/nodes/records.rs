@@ -31,44 +31,40 @@ const MAX_MACS: usize = 64;
 
 impl Control {
     /// A page of nodes.
-    pub async fn find_nodes(
-        &self,
-        actor: &Actor,
-        wanted: &NodesQuery,
-    ) -> Result<NodePage, Problem> {
+    pub async fn find_nodes(&self, actor: &Actor, query: &NodesQuery) -> Result<NodePage, Problem> {
         actor.require(Permission::Viewer)?;
         let name: String =
-            text::plain(&wanted.filter)?.to_ascii_lowercase().chars().take(253).collect();
-        let sort = match wanted.sort.by {
+            text::plain(&query.filter)?.to_ascii_lowercase().chars().take(253).collect();
+        let sort = match query.sort.by {
             NodeSort::Name => NodeRow::BY_NAME,
             NodeSort::State => NodeRow::BY_STATE,
             NodeSort::Deployment => NodeRow::BY_DEPLOYMENT,
         };
-        let page = cursor::stored(wanted.sort, wanted.after.as_ref(), wanted.limit, sort)?;
+        let page = cursor::stored(query.sort, query.after.as_ref(), query.limit, sort)?;
         // In every sort order, the last key is the node's name.
         if let Some(store::Key::Text(name)) = page.after.as_ref().and_then(|keys| keys.last())
             && Fqdn::parse(name).is_err()
         {
-            return Err(cursor::invalid_cursor(wanted.sort, wanted.after.as_ref()));
+            return Err(cursor::invalid_cursor(query.sort, query.after.as_ref()));
         }
-        let deployment = text::filter_text(&wanted.deployment)?;
+        let deployment = text::filter_text(&query.deployment)?;
         let deployment = match deployment {
             None => None,
             Some(name) => Some(self.present().await?.named(name)?),
         };
         let filter = NodeFilter {
             name: &name,
-            alive: match wanted.state {
+            alive: match query.state {
                 Some(NodeState::Alive) => Some(true),
                 Some(NodeState::Dead) => Some(false),
                 _ => None,
             },
-            available: (wanted.state == Some(NodeState::Maintenance)).then_some(false),
-            documented: (wanted.state == Some(NodeState::Record)).then_some(false),
+            available: (query.state == Some(NodeState::Maintenance)).then_some(false),
+            documented: (query.state == Some(NodeState::Record)).then_some(false),
             deployment,
         };
         let mut rows = store::nodes::nodes(&self.store, filter, &page).await.map_err(from_store)?;
-        let next = cursor::cut(&mut rows, wanted.sort, &page);
+        let next = cursor::cut(&mut rows, query.sort, &page);
         let ids: Vec<NodeId> = rows.iter().map(|r| NodeId(r.node.id)).collect();
         let mut connection = self.connection().await?;
         let counts =
@@ -91,7 +87,7 @@ impl Control {
                 unreached: unreached
                     .iter()
                     .find(|(node, _)| *node == id)
-                    .map(|(_, said)| said.clone()),
+                    .map(|(_, message)| message.clone()),
                 steps: step_counts(steps.unwrap_or_default()),
                 record: !present.blueprint.nodes.contains_key(&id),
             })
@@ -103,9 +99,9 @@ impl Control {
     /// Adds a node: a folder on the worker's machine, or a machine with an SSH connection. Without
     /// a name, the name is derived from the MAC addresses or the serial number. So the same machine
     /// cannot be added twice.
-    pub async fn add_node(&self, actor: &Actor, wish: NodeRequest) -> Result<NodeId, Problem> {
+    pub async fn add_node(&self, actor: &Actor, request: NodeRequest) -> Result<NodeId, Problem> {
         actor.require(Permission::Operator)?;
-        self.insert_new_node(Some(actor), &wish).await
+        self.insert_new_node(Some(actor), &request).await
     }
 
     /// Like [`Self::add_node`], for a process with direct access to the machine and the database. A
@@ -115,16 +111,16 @@ impl Control {
     /// # Errors
     /// As [`Self::add_node`], except that an existing node is no error. Also if the connection
     /// would change while a run is open.
-    pub async fn ensure_node(&self, wish: NodeRequest) -> Result<bool, Problem> {
-        match self.insert_new_node(None, &wish).await {
-            Err(problem) if problem.code == "node_exists" => self.ensure_connection(&wish).await,
+    pub async fn ensure_node(&self, request: NodeRequest) -> Result<bool, Problem> {
+        match self.insert_new_node(None, &request).await {
+            Err(problem) if problem.code == "node_exists" => self.ensure_connection(&request).await,
             made => made.map(|_| false),
         }
     }
 
-    async fn ensure_connection(&self, wish: &NodeRequest) -> Result<bool, Problem> {
-        let (fqdn, _) = name_of(wish)?;
-        let (transport, connection, addresses) = self.parse_connection(wish)?;
+    async fn ensure_connection(&self, request: &NodeRequest) -> Result<bool, Problem> {
+        let (fqdn, _) = name_of(request)?;
+        let (transport, connection, addresses) = self.parse_connection(request)?;
         let mut transaction = self.begin().await?;
         store::blueprints::lock_for_commit(&mut transaction).await.map_err(from_store)?;
         let removed =
@@ -168,39 +164,39 @@ impl Control {
     /// Transport, connection and addresses.
     fn parse_connection(
         &self,
-        wish: &NodeRequest,
+        request: &NodeRequest,
     ) -> Result<(&'static str, Value, Vec<String>), Problem> {
-        Ok(match &wish.ssh {
+        Ok(match &request.ssh {
             Some(ssh) => {
                 let (connection, addresses) =
-                    connection::columns(&connection::by_ssh(ssh, &wish.root)?);
+                    connection::columns(&connection::by_ssh(ssh, &request.root)?);
                 address_policy::check(&self.reach, &addresses, ssh.port)?;
                 ("ssh", connection, addresses)
             }
-            None => ("local", self.in_folder(&wish.root)?, Vec::new()),
+            None => ("local", self.in_folder(&request.root)?, Vec::new()),
         })
     }
 
     /// Validates a requested record.
-    pub(crate) fn fit(&self, wish: &NodeRequest) -> Result<ValidatedRecord, Problem> {
-        let (fqdn, is_derived) = name_of(wish)?;
-        let (macs, serial) = (check_macs(&wish.macs)?, check_serial(&wish.serial)?);
+    pub(crate) fn fit(&self, request: &NodeRequest) -> Result<ValidatedRecord, Problem> {
+        let (fqdn, is_derived) = name_of(request)?;
+        let (macs, serial) = (check_macs(&request.macs)?, check_serial(&request.serial)?);
         if phantom::is_reserved(&fqdn) {
             return Err(Problem::invalid(
                 "Names below phantom.gantry.internal are reserved for phantom nodes. Choose \
                  another name.",
             ));
         }
-        let (transport, connection, addresses) = self.parse_connection(wish)?;
+        let (transport, connection, addresses) = self.parse_connection(request)?;
         Ok(ValidatedRecord { fqdn, is_derived, macs, serial, transport, connection, addresses })
     }
 
     async fn insert_new_node(
         &self,
         actor: Option<&Actor>,
-        wish: &NodeRequest,
+        request: &NodeRequest,
     ) -> Result<NodeId, Problem> {
-        let fit = self.fit(wish)?;
+        let fit = self.fit(request)?;
         let by = actor.map(|actor| actor.person);
         if let Some(person) = by {
             self.added.of_record(person, fit.addresses.len())?;
@@ -433,19 +429,19 @@ pub(crate) fn check_macs(macs: &[String]) -> Result<Vec<String>, Problem> {
 }
 
 /// The name of a new node, and whether it was derived.
-fn name_of(wish: &NodeRequest) -> Result<(Fqdn, bool), Problem> {
+fn name_of(request: &NodeRequest) -> Result<(Fqdn, bool), Problem> {
     let invalid =
         |error: &dyn std::fmt::Display| Problem::invalid(text::sentence(&error.to_string()));
-    text::plain(&wish.domain)?;
-    let (macs, serial) = (check_macs(&wish.macs)?, check_serial(&wish.serial)?);
-    if !wish.fqdn.trim().is_empty() {
-        return Ok((Fqdn::parse(wish.fqdn.trim()).map_err(|error| invalid(&error))?, false));
+    text::plain(&request.domain)?;
+    let (macs, serial) = (check_macs(&request.macs)?, check_serial(&request.serial)?);
+    if !request.fqdn.trim().is_empty() {
+        return Ok((Fqdn::parse(request.fqdn.trim()).map_err(|error| invalid(&error))?, false));
     }
     let macs: Vec<&str> = macs.iter().map(String::as_str).collect();
     let hardware =
         Hardware { macs: &macs, serial: Some(serial.as_str()).filter(|serial| !serial.is_empty()) };
     let domain =
-        Some(wish.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(DEFAULT_DOMAIN);
+        Some(request.domain.trim()).filter(|domain| !domain.is_empty()).unwrap_or(DEFAULT_DOMAIN);
     Ok((derive_node_name(&hardware, domain).map_err(|error| invalid(&error))?, true))
 }
 
@@ -512,30 +508,31 @@ mod tests {
 
     #[test]
     fn name_is_given_or_derived() {
-        let wish = |fqdn: &str, mac: &str, serial: &str| NodeRequest {
+        let request = |fqdn: &str, mac: &str, serial: &str| NodeRequest {
             macs: vec![mac.into()],
             serial: serial.into(),
             ..NodeRequest::named(fqdn, "/srv/n")
         };
-        let name =
-            |wish: &NodeRequest| name_of(wish).map(|(name, derived)| (name.to_string(), derived));
+        let name = |request: &NodeRequest| {
+            name_of(request).map(|(name, derived)| (name.to_string(), derived))
+        };
         let of = |text: &str, derived| Ok((text.to_owned(), derived));
         assert_eq!(
-            name(&wish(" n1.a.example ", "00:25:90:aa:00:01", "")),
+            name(&request(" n1.a.example ", "00:25:90:aa:00:01", "")),
             of("n1.a.example", false)
         );
         assert_eq!(
-            name(&wish("", "00:25:90:AA:00:01", "")),
+            name(&request("", "00:25:90:AA:00:01", "")),
             of("d00-25-90-aa-00-01.nodes.gantry.internal", true)
         );
-        assert_eq!(name(&wish(" ", "", "CN-0F8S7")), of("scn0f8s7.nodes.gantry.internal", true));
-        let near = NodeRequest { domain: "lab.example.com".into(), ..wish("", "", "CN-0F8S7") };
+        assert_eq!(name(&request(" ", "", "CN-0F8S7")), of("scn0f8s7.nodes.gantry.internal", true));
+        let near = NodeRequest { domain: "lab.example.com".into(), ..request("", "", "CN-0F8S7") };
         assert_eq!(name(&near), of("scn0f8s7.lab.example.com", true));
         for bad in [
-            wish("", "", ""),
-            wish("", "nonsense", "none"),
-            wish("x", "00:25:90:aa:00:01", ""),
-            wish("", "", &"a".repeat(300)),
+            request("", "", ""),
+            request("", "nonsense", "none"),
+            request("x", "00:25:90:aa:00:01", ""),
+            request("", "", &"a".repeat(300)),
         ] {
             assert_eq!(name(&bad).unwrap_err().status, 400, "{bad:?}");
         }

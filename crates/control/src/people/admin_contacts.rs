@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn refusal_names_up_to_three_admins() {
-        let said = |count: usize| {
+        let text = |count: usize| {
             named(
                 &["ada", "bo", "cy", "di"][..count]
                     .iter()
@@ -55,9 +55,9 @@ mod tests {
                     .collect::<Vec<_>>(),
             )
         };
-        assert!(said(0).starts_with("There is no admin yet"));
-        assert_eq!(said(1), "The admin is ada.");
-        assert_eq!(said(3), "Admins are ada, bo and cy.");
-        assert_eq!(said(4), "Admins are ada, bo, cy and others.");
+        assert!(text(0).starts_with("There is no admin yet"));
+        assert_eq!(text(1), "The admin is ada.");
+        assert_eq!(text(3), "Admins are ada, bo and cy.");
+        assert_eq!(text(4), "Admins are ada, bo, cy and others.");
     }
 }

@@ -250,8 +250,8 @@ mod tests {
         {
             assert_eq!(refused(good), None, "{good}");
         }
-        let said = check(&Password::typed("password1234"), name).expect_err("a refusal");
-        assert!(!said.detail.contains("1234"), "{said:?}");
+        let answer = check(&Password::typed("password1234"), name).expect_err("a refusal");
+        assert!(!answer.detail.contains("1234"), "{answer:?}");
     }
 
     #[tokio::test]

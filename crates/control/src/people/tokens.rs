@@ -166,10 +166,10 @@ impl People {
         actor: &Actor,
         query: &TokensQuery,
     ) -> Result<TokenPage, Problem> {
-        let mut told = self.tokens(actor, query.person).await?;
-        told.retain(|token| query.valid.is_none_or(|holds| token.valid == holds));
+        let mut reported = self.tokens(actor, query.person).await?;
+        reported.retain(|token| query.valid.is_none_or(|holds| token.valid == holds));
         let (tokens, next) = cursor::page(
-            told,
+            reported,
             keys,
             query.sort,
             query.before.as_ref(),

@@ -488,17 +488,17 @@ mod tests {
 
     #[test]
     fn severe_lines_are_never_cut() {
-        let said = SummaryLines { grave: lines(3), rest: lines(100) }.bounded();
+        let text = SummaryLines { grave: lines(3), rest: lines(100) }.bounded();
         assert_eq!(
-            (said.len(), said[MAX_LINES].as_str()),
+            (text.len(), text[MAX_LINES].as_str()),
             (MAX_LINES + 1, "And 63 more. The list of changes shows all of them.")
         );
-        assert_eq!(said[..3], lines(3));
-        let said = SummaryLines { grave: lines(60), rest: lines(2) };
-        assert_eq!(said.severe_count(), 60);
-        let said = said.bounded();
+        assert_eq!(text[..3], lines(3));
+        let text = SummaryLines { grave: lines(60), rest: lines(2) };
+        assert_eq!(text.severe_count(), 60);
+        let text = text.bounded();
         assert_eq!(
-            (&said[..60], said[60].as_str()),
+            (&text[..60], text[60].as_str()),
             (&lines(60)[..], "And 2 more. The list of changes shows all of them.")
         );
         assert_eq!(
@@ -509,13 +509,13 @@ mod tests {
 
     #[test]
     fn short_form_has_first_line_and_count() {
-        let said = |grave: &[&str], rest: &[&str]| {
+        let text = |grave: &[&str], rest: &[&str]| {
             let owned =
                 |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect::<Vec<_>>();
             SummaryLines { grave: owned(grave), rest: owned(rest) }
         };
-        let asked = said(&["Removes a."], &["Adds b.", "Adds c."]);
-        let grave = said(
+        let asked = text(&["Removes a."], &["Adds b.", "Adds c."]);
+        let grave = text(
             &["Can’t be undone: x.", "Removes a."],
             &["Adds b.", "Adds c.", "Also runs again if the input changes: 3 noderoles."],
         );
@@ -525,11 +525,11 @@ mod tests {
             "its impact is not one of them"
         );
         assert_eq!(asked.short(&asked), "Removes a. And 2 more changes.");
-        let two = said(&[], &["Adds b.", "Adds c."]);
+        let two = text(&[], &["Adds b.", "Adds c."]);
         assert_eq!(two.short(&two), "Adds b. And 1 more change.");
-        let one = said(&[], &["Adds b."]);
-        assert_eq!(said(&[], &["Adds b.", "Nothing is removed."]).short(&one), "Adds b.");
-        assert_eq!(said(&[], &[]).short(&said(&[], &[])), "");
+        let one = text(&[], &["Adds b."]);
+        assert_eq!(text(&[], &["Adds b.", "Nothing is removed."]).short(&one), "Adds b.");
+        assert_eq!(text(&[], &[]).short(&text(&[], &[])), "");
         let long = SummaryLines { grave: Vec::new(), rest: lines(100) };
         assert_eq!(
             long.short(&long),

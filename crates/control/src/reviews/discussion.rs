@@ -182,8 +182,8 @@ impl Control {
         new: &NewComment<'_>,
         action: &str,
     ) -> Result<CommentId, Problem> {
-        let said = store::reviews::comments(on, case.row.proposal).await.map_err(from_store)?.len();
-        if said >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
+        let text = store::reviews::comments(on, case.row.proposal).await.map_err(from_store)?.len();
+        if text >= usize::try_from(MAX_COMMENTS).unwrap_or(usize::MAX) {
             return Err(Problem::conflict(
                 "too_many_comments",
                 format!(

@@ -137,7 +137,7 @@ pub(crate) struct PlannedReview {
     pub findings: Vec<Finding>,
     /// Noderoles whose states determine what the change interrupts.
     pub concerned: Vec<NoderoleId>,
-    said: PlanFacts,
+    plan_facts: PlanFacts,
 }
 
 impl PlannedReview {
@@ -158,7 +158,7 @@ impl PlannedReview {
                 .as_ref()
                 .map(|planned| concerned(present, planned))
                 .unwrap_or_default(),
-            said: PlanFacts::of(context, row, documents, &authors, planned.as_ref()),
+            plan_facts: PlanFacts::of(context, row, documents, &authors, planned.as_ref()),
             planned,
         }
     }
@@ -188,9 +188,10 @@ pub(crate) fn settle(case: &mut Case, planned: Option<&Planned>, context: &PlanC
     if !case.is_fresh() {
         return;
     }
-    let said = PlanFacts::of(context, &case.row, &case.documents, &case.facts.authors, planned);
-    case.facts.unresolved = said.unresolved;
-    case.facts.lint = said.lint;
+    let plan_facts =
+        PlanFacts::of(context, &case.row, &case.documents, &case.facts.authors, planned);
+    case.facts.unresolved = plan_facts.unresolved;
+    case.facts.lint = plan_facts.lint;
 }
 
 impl Control {
@@ -225,8 +226,8 @@ impl Control {
             return Ok(None);
         }
         let weighed = self.weighed(actor, context, case).await?;
-        case.facts.unresolved.clone_from(&weighed.said.unresolved);
-        case.facts.lint.clone_from(&weighed.said.lint);
+        case.facts.unresolved.clone_from(&weighed.plan_facts.unresolved);
+        case.facts.lint.clone_from(&weighed.plan_facts.lint);
         Ok(Some(weighed))
     }
 
@@ -255,7 +256,7 @@ impl Control {
             plans.computed.fetch_add(1, Ordering::Relaxed);
             let weighed = Arc::new(PlannedReview::of(&context, &row, &documents, &edits));
             plans.insert_plan(&context, id, &weighed);
-            plans.insert_facts(&context, id, weighed.said.clone());
+            plans.insert_facts(&context, id, weighed.plan_facts.clone());
             weighed
         })
         .await
@@ -289,7 +290,7 @@ impl Control {
         turn.work(move || {
             let moved_documents = moved_documents(&context.present, &documents);
             plans.computed.fetch_add(1, Ordering::Relaxed);
-            let said = match moved_documents.is_empty() {
+            let plan_facts = match moved_documents.is_empty() {
                 true => {
                     let planned = plan(&context.present, &counting(&edits)).ok();
                     PlanFacts::of(
@@ -302,7 +303,7 @@ impl Control {
                 }
                 false => PlanFacts { moved_documents, ..PlanFacts::default() },
             };
-            plans.insert_facts(&context, id, said)
+            plans.insert_facts(&context, id, plan_facts)
         })
         .await
     }
@@ -462,7 +463,7 @@ impl Default for PlanCache {
 struct CachedPlans {
     context: Arc<PlanContext>,
     plans: BTreeMap<ReviewId, Arc<PlannedReview>>,
-    said: BTreeMap<ReviewId, Arc<PlanFacts>>,
+    plan_facts: BTreeMap<ReviewId, Arc<PlanFacts>>,
 }
 
 impl std::fmt::Debug for PlanCache {
@@ -497,7 +498,7 @@ impl PlanCache {
     }
 
     fn list_facts(&self, context: &PlanContext, id: ReviewId) -> Option<Arc<PlanFacts>> {
-        self.read(context, |under| under.said.get(&id).cloned())
+        self.read(context, |under| under.plan_facts.get(&id).cloned())
     }
 
     /// Whether the cache already belongs to a newer target.
@@ -524,7 +525,7 @@ impl PlanCache {
         let new = CachedPlans {
             context: Arc::clone(context),
             plans: BTreeMap::new(),
-            said: BTreeMap::new(),
+            plan_facts: BTreeMap::new(),
         };
         put(under.insert(new));
     }
@@ -533,17 +534,17 @@ impl PlanCache {
         &self,
         context: &Arc<PlanContext>,
         id: ReviewId,
-        mut said: PlanFacts,
+        mut plan_facts: PlanFacts,
     ) -> Arc<PlanFacts> {
-        said.lint.truncate(MAX_LINT_ERRORS);
-        let said = Arc::new(said);
+        plan_facts.lint.truncate(MAX_LINT_ERRORS);
+        let plan_facts = Arc::new(plan_facts);
         self.put(context, |under| {
-            under.said.insert(id, Arc::clone(&said));
-            while under.said.len() > MAX_PLAN_FACTS {
-                under.said.pop_first();
+            under.plan_facts.insert(id, Arc::clone(&plan_facts));
+            while under.plan_facts.len() > MAX_PLAN_FACTS {
+                under.plan_facts.pop_first();
             }
         });
-        said
+        plan_facts
     }
 
     fn insert_plan(&self, context: &Arc<PlanContext>, id: ReviewId, weighed: &Arc<PlannedReview>) {

@@ -172,8 +172,8 @@ impl Control {
             for facts in &mut turns {
                 match self.cached_plan_facts(&context, facts.review) {
                     None => unknown.push(facts.review),
-                    Some(said) => {
-                        said.tell(facts);
+                    Some(text) => {
+                        text.tell(facts);
                         count += usize::from(reader.turn(facts).is_some());
                     }
                 }

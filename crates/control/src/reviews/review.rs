@@ -331,17 +331,18 @@ impl Control {
         let actor = &actor.still(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
         if let Err(no) = may_judge(&case.facts, actor.person) {
-            let said = check_can_review_or_explain(&case.facts, actor.person)
+            let message = check_can_review_or_explain(&case.facts, actor.person)
                 .err()
                 .unwrap_or_else(|| no.to_string());
             return Err(match no {
                 VerdictError::Author => {
-                    Problem { code: "author".into(), ..Problem::forbidden(said) }
+                    Problem { code: "author".into(), ..Problem::forbidden(message) }
                 }
-                VerdictError::NotAReviewer => {
-                    Problem { code: "not_a_reviewer".into(), ..Problem::permission_missing(said) }
-                }
-                VerdictError::NotNewest => Problem::conflict("not_newest", said),
+                VerdictError::NotAReviewer => Problem {
+                    code: "not_a_reviewer".into(),
+                    ..Problem::permission_missing(message)
+                },
+                VerdictError::NotNewest => Problem::conflict("not_newest", message),
             });
         }
         // Repeating a verdict has no effect, so a request that is sent twice gives one verdict.

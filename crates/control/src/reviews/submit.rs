@@ -263,12 +263,12 @@ fn summary(present: &Present, rows: &[EditRow], planned: &Planned) -> Summary {
     let new = planned.effects.deployments.iter().map(|d| (d.id, d.name.clone()));
     let known = present.skeleton.deployments.iter().map(|(id, d)| (*id, d.name.clone()));
     let impact = impact::impact(&planned.from(present), None);
-    let said = summary::all(&names, &planned.effects, &impact);
+    let text = summary::all(&names, &planned.effects, &impact);
     let asked = summary::requested_changes(&names, &planned.effects);
     Summary {
-        short: said.short(&asked),
-        grave: Some(said.severe_count()),
-        lines: said.bounded(),
+        short: text.short(&asked),
+        grave: Some(text.severe_count()),
+        lines: text.bounded(),
         asked: asked.bounded(),
         waves: waves(&impact),
         impact,

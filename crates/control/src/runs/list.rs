@@ -266,15 +266,15 @@ pub(crate) fn limits(step: &store::runs::StepModel) -> Vec<RunLimit> {
         ),
     };
     let stops = if step.freezes_node { "all steps on its node" } else { "its dependents" };
-    let mut said = vec![
+    let mut message = vec![
         ("Retries", retry_text),
         ("Time limit", text::lasting(step.timeout_s)),
         ("An error stops", stops.to_owned()),
     ];
     if step.priority != 0 {
-        said.push(("Priority", step.priority.to_string()));
+        message.push(("Priority", step.priority.to_string()));
     }
-    said.into_iter().map(|(name, value)| RunLimit { name: name.to_owned(), value }).collect()
+    message.into_iter().map(|(name, value)| RunLimit { name: name.to_owned(), value }).collect()
 }
 
 /// The display name of a data layer, from its JSON.

@@ -287,7 +287,7 @@ impl std::fmt::Display for SearchCursor {
 
 /// The state of a search.
 struct Search {
-    wanted: Regex,
+    pattern: Regex,
     /// The position of the first byte of `rest`.
     place: SearchCursor,
     rest: Vec<u8>,
@@ -296,7 +296,7 @@ struct Search {
 
 impl Search {
     fn new(wanted: Regex, place: SearchCursor) -> Self {
-        Self { wanted, place, rest: Vec::new(), hits: Vec::new() }
+        Self { pattern: wanted, place, rest: Vec::new(), hits: Vec::new() }
     }
 
     fn is_full(&self) -> bool {
@@ -332,7 +332,7 @@ impl Search {
         let mut lines = self.place.lines;
         let mut counted = 0;
         while let Some(found) =
-            self.wanted.find_at(&self.rest, from).filter(|found| found.start() < end)
+            self.pattern.find_at(&self.rest, from).filter(|found| found.start() < end)
         {
             let begin = self.rest[..found.start()]
                 .iter()

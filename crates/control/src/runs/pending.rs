@@ -44,22 +44,22 @@ impl Control {
     pub async fn pending(
         &self,
         actor: &Actor,
-        wanted: &PendingQuery,
+        query: &PendingQuery,
     ) -> Result<PendingPage, Problem> {
         actor.require(Permission::Viewer)?;
         let present = self.present().await?;
-        let filter = parse_filter(&present, wanted)?;
+        let filter = parse_filter(&present, query)?;
         let page = match filter.wait {
-            Some(_) => Limit::rows(wanted.limit, PAGE),
-            None => Limit::rows(wanted.limit, STEPS_PER_REASON).min(STEPS_PER_REASON),
+            Some(_) => Limit::rows(query.limit, PAGE),
+            None => Limit::rows(query.limit, STEPS_PER_REASON).min(STEPS_PER_REASON),
         };
         let mut transaction = self.snapshot().await?;
         let page = i64::try_from(page).unwrap_or(i64::MAX);
         let found = store::runs::waiting(&mut transaction, DEFAULT_LIMITS, &filter, page)
             .await
             .map_err(from_store)?;
-        let told = |row: &&PendingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
-        let shown: Vec<&PendingRow> = found.rows.iter().filter(told).collect();
+        let reported = |row: &&PendingRow| filter.wait.is_none_or(|wait| wait.as_str() == row.wait);
+        let shown: Vec<&PendingRow> = found.rows.iter().filter(reported).collect();
         let facts = facts(&mut transaction, &present, &shown).await?;
         done(transaction).await?;
         let mut groups: BTreeMap<PendingReason, PendingGroup> = BTreeMap::new();
@@ -73,27 +73,27 @@ impl Control {
                 more: row.more,
                 steps: Vec::new(),
             });
-            if told(&row) {
+            if reported(&row) {
                 group.steps.push(facts.step(row, wait)?);
             }
         }
         let place = |(since, step): (OffsetDateTime, StepId)| {
             [Key::Number(micros(since)), Key::Text(step.to_string())]
         };
-        let next = found.next.map(|last| Cursor::behind(wanted.sort, &place(last)));
+        let next = found.next.map(|last| Cursor::behind(query.sort, &place(last)));
         Ok(PendingPage { groups: groups.into_values().collect(), next })
     }
 }
 
-fn parse_filter(present: &Present, wanted: &PendingQuery) -> Result<PendingFilter, Problem> {
-    let deployment = Some(wanted.deployment.trim()).filter(|name| !name.is_empty());
-    let node = Some(wanted.node.trim()).filter(|name| !name.is_empty());
-    let reason = Some(wanted.reason.trim()).filter(|word| !word.is_empty());
+fn parse_filter(present: &Present, query: &PendingQuery) -> Result<PendingFilter, Problem> {
+    let deployment = Some(query.deployment.trim()).filter(|name| !name.is_empty());
+    let node = Some(query.node.trim()).filter(|name| !name.is_empty());
+    let reason = Some(query.reason.trim()).filter(|word| !word.is_empty());
     let wait = reason.map(str::parse::<PendingReason>).transpose().map_err(|error| {
         let words: Vec<&str> = PendingReason::ALL.iter().map(|wait| wait.as_str()).collect();
         Problem::invalid(format!("{error}. Use one of: {}.", words.join(", ")))
     })?;
-    let after = cursor::behind(wanted.sort, wanted.after.as_ref())?;
+    let after = cursor::behind(query.sort, query.after.as_ref())?;
     if after.is_some() && wait.is_none() {
         return Err(Problem::invalid(
             "A cursor works only for a single pending reason. Add the parameter reason.",
@@ -103,7 +103,7 @@ fn parse_filter(present: &Present, wanted: &PendingQuery) -> Result<PendingFilte
         deployment: deployment.map(|name| present.named(name)).transpose()?,
         node: node.map(|name| node_named(present, name)).transpose()?,
         wait,
-        descending: wanted.sort.descending,
+        descending: query.sort.descending,
         after: after.as_deref().map(parse_cursor).transpose()?,
     })
 }

@@ -394,9 +394,9 @@ async fn misleading_texts_are_rejected() {
         assert!(refused.detail.contains(place), "{refused:?}");
         let preview =
             installation.control.preview_edits(&installation.ada, proposal, vec![edit]).await;
-        let told =
+        let reported =
             preview.map_or_else(|refused| refused.detail, |preview| preview.refused.concat());
-        assert!(told.contains(place), "{told}");
+        assert!(reported.contains(place), "{reported}");
     }
     let titled = installation
         .control

@@ -35,15 +35,15 @@ impl Installation {
     }
 
     async fn with_password(&self, first: &Actor) -> Actor {
-        let wish = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
-        let session = self.people.set_password(first, &wish).await.unwrap();
+        let request = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
+        let session = self.people.set_password(first, &request).await.unwrap();
         self.people.actor_of_session(session.reveal()).await.unwrap().unwrap()
     }
 
     async fn added(&self, by: &Actor, name: &str, permission: &str) -> Actor {
         let grants = vec![Grant { permission: permission.into(), deployment: None }];
-        let wish = PersonRequest { name: name.into(), kind: AccountKind::Human, grants };
-        let made = self.people.add(by, &wish).await.unwrap();
+        let request = PersonRequest { name: name.into(), kind: AccountKind::Human, grants };
+        let made = self.people.add(by, &request).await.unwrap();
         self.with_password(&self.first_visit(&made.link.unwrap()).await).await
     }
 

@@ -203,9 +203,9 @@ async fn signed_history() -> Installation {
             .await;
     let (site, authenticator) = (RelyingParty::of(ORIGIN).unwrap(), Authenticator::new());
     let begun = installation.people.passkey_options(&installation.bo, &site).await.unwrap();
-    let wish =
+    let body =
         PasskeyRequest { name: "key".into(), answer: authenticator.create(ORIGIN, &begun.options) };
-    let made = installation.people.register_passkey(&installation.bo, &site, &wish).await.unwrap();
+    let made = installation.people.register_passkey(&installation.bo, &site, &body).await.unwrap();
     installation
         .people
         .confirm_passkey_as_owner(installation.bo.person, &made.fingerprint)

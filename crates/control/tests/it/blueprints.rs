@@ -34,13 +34,13 @@ async fn target_history_names_authors_and_reasons() {
     installation.control.switch(&installation.ada, false, "a storm".into()).await.unwrap();
     let page =
         installation.control.targets(&installation.ada, &BlueprintsQuery::default()).await.unwrap();
-    let told: Vec<_> = page
+    let listed: Vec<_> = page
         .blueprints
         .iter()
         .map(|t| (t.number.0, t.kind, t.title.as_str(), t.by.as_deref(), t.deployment.as_deref()))
         .collect();
     assert_eq!(
-        told,
+        listed,
         [
             (3, BlueprintKind::Switch, "Execution off: a storm", Some("ada"), None),
             (2, BlueprintKind::Change, "a change", Some("ada"), Some("web")),
@@ -310,13 +310,14 @@ async fn removed_deployment_can_be_compared_and_drawn() {
     let both = control.compare(cy, target(1), target(2), Some("web")).await.unwrap();
     assert_eq!((both.note, both.difference.nodes.len()), (None, 1));
     let neither = control.compare(cy, target(4), target(4), Some("web")).await.unwrap_err();
-    let said =
+    let text =
         "Neither blueprint 4 nor blueprint 4 has the deployment web. Blueprint 4 removed it.";
-    assert_eq!((neither.status, neither.detail.as_str()), (404, said));
+    assert_eq!((neither.status, neither.detail.as_str()), (404, text));
 
     let drawn = async |name: &str, at: Option<i64>| {
-        let wish = GraphOptions { blueprint: at.map(BlueprintNumber), ..GraphOptions::default() };
-        control.graph(cy, name, &wish, MissingVertex::Note).await
+        let request =
+            GraphOptions { blueprint: at.map(BlueprintNumber), ..GraphOptions::default() };
+        control.graph(cy, name, &request, MissingVertex::Note).await
     };
     let roles = |view: &GraphView| {
         view.vertices.iter().map(|vertex| vertex.role.to_string()).collect::<Vec<_>>()
@@ -330,21 +331,21 @@ async fn removed_deployment_can_be_compared_and_drawn() {
         graph.vertices.iter().all(|vertex| vertex.appearances.is_empty()),
         "how far they are now says nothing of then"
     );
-    let said =
+    let text =
         "This is deployment web at blueprint 2, without step states. Blueprint 4 removed it.";
-    assert_eq!(graph.cut.as_deref(), Some(said));
+    assert_eq!(graph.cut.as_deref(), Some(text));
     let graph = drawn("web", None).await.unwrap();
     assert_eq!(
         (graph.blueprint, graph.vertices.len()),
         (Some(BlueprintNumber(3)), 0),
         "as it was last"
     );
-    for (at, said) in [
+    for (at, text) in [
         (4, "Blueprint 4 does not have the deployment web. Blueprint 4 removed it."),
         (9, "Blueprint 9 does not exist. Use a number from 1 to 4."),
     ] {
         let refused = drawn("web", Some(at)).await.unwrap_err();
-        assert_eq!((refused.status, refused.detail.as_str()), (404, said));
+        assert_eq!((refused.status, refused.detail.as_str()), (404, text));
     }
     let refused = drawn("wbe", Some(2)).await.unwrap_err();
     assert_eq!(

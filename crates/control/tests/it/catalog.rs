@@ -35,7 +35,7 @@ async fn missing_items_are_shown_before_version_is_used() {
         .await
         .unwrap()
         .versions;
-    let told: Vec<_> = catalog
+    let listed: Vec<_> = catalog
         .iter()
         .map(|v| {
             (
@@ -54,7 +54,7 @@ async fn missing_items_are_shown_before_version_is_used() {
         ("2", Some("1"), &still[..], Some("ada"), 0),
         ("1", None, &[][..], None, 1),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(listed, expected);
 
     assert!(
         installation.board("web").await.versions.is_empty(),
@@ -212,9 +212,9 @@ async fn version_number_determines_newest_not_import_time() {
         .unwrap()
         .versions;
     let tools = catalog.iter().filter(|version| version.barclamp.as_str() == "tool");
-    let told: Vec<_> =
+    let listed: Vec<_> =
         tools.map(|version| (version.version.as_str(), version.previous.as_deref())).collect();
-    assert_eq!(told, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);
+    assert_eq!(listed, [("2.0", Some("1.9")), ("1.9", Some("1.8")), ("1.8", None)]);
     // New barclamps build on 2.0, although 1.9 was imported last.
     let builds = barclamp("work", "1", "roles:\n  - {name: bench, jig: noop, requires: [plane]}\n");
     let done =
@@ -548,7 +548,7 @@ async fn review_shows_changes_of_a_version() {
     let changed = installation
         .submit(&installation.ada, "web", vec![pin("tool", second), pin("stack", newer)])
         .await;
-    let told = |pins: &[api::catalog::PinChange]| {
+    let reported = |pins: &[api::catalog::PinChange]| {
         let pins =
             pins.iter().map(|pin| (pin.barclamp.to_string(), seen(&pin.old), seen(&pin.new)));
         pins.collect::<Vec<_>>()
@@ -558,7 +558,7 @@ async fn review_shows_changes_of_a_version() {
         ("tool".to_owned(), own("1"), own("2")),
     ];
     let review = installation.control.review(&installation.bo, changed).await.unwrap();
-    assert_eq!(told(&review.pins), expected);
+    assert_eq!(reported(&review.pins), expected);
     let lines = |contents: &[api::catalog::ContentChange]| {
         let [file] = contents.iter().flat_map(|content| &content.files).collect::<Vec<_>>()[..]
         else {
@@ -581,12 +581,15 @@ async fn review_shows_changes_of_a_version() {
     installation.approve(&installation.bo, changed).await;
     let after = installation.commit(&installation.ada, changed).await.unwrap();
     let review = installation.control.review(&installation.bo, changed).await.unwrap();
-    assert_eq!((told(&review.pins), lines(&review.contents)), (expected.to_vec(), file.clone()));
+    assert_eq!(
+        (reported(&review.pins), lines(&review.contents)),
+        (expected.to_vec(), file.clone())
+    );
     let (from, to) =
         (api::blueprints::Point::Number(before), api::blueprints::Point::Number(after));
     let compared = installation.control.compare(&installation.cy, from, to, None).await.unwrap();
     assert_eq!(
-        (told(&compared.pins), lines(&compared.contents)),
+        (reported(&compared.pins), lines(&compared.contents)),
         (expected.to_vec(), file.clone())
     );
 
@@ -604,7 +607,7 @@ async fn review_shows_changes_of_a_version() {
     let later = installation.submit(&installation.ada, "edge", vec![using(second)]).await;
     let since = installation.control.changes_since_view(&installation.bo, later).await.unwrap();
     assert_eq!(
-        (since.before, told(&since.pins)),
+        (since.before, reported(&since.pins)),
         (Some(earlier), vec![("tool".to_owned(), own("1"), own("2"))])
     );
     assert_eq!(lines(&since.contents), file);
@@ -698,16 +701,17 @@ async fn own_pin_is_replaced_by_inherited_version() {
         (seen(&review.pins[0].old), seen(&review.pins[0].new)),
         (Some(("2".into(), false)), Some(("1".into(), true)))
     );
-    let told = installation.control.review_difference(&installation.bo, id).await.unwrap().text();
-    let pin = told
+    let reported =
+        installation.control.review_difference(&installation.bo, id).await.unwrap().text();
+    let pin = reported
         .lines()
         .find(|line| line.contains("barclamp stack"))
-        .unwrap_or_else(|| panic!("{told}"));
+        .unwrap_or_else(|| panic!("{reported}"));
     assert!(
         pin.starts_with("  * barclamp stack: 2 (") && pin.ends_with("), from system"),
-        "{told}"
+        "{reported}"
     );
-    assert!(told.contains("/template/app/port: 9090 -> 8080"), "{told}");
+    assert!(reported.contains("/template/app/port: 9090 -> 8080"), "{reported}");
     installation.approve(&installation.bo, id).await;
     installation.commit(&installation.ada, id).await.unwrap();
     assert_eq!(installation.control.verify().await.unwrap().discrepancies, []);
@@ -807,11 +811,12 @@ async fn removed_script_is_shown_in_every_review() {
     assert!(review.summary.iter().any(|line| gone(&line)), "{:?}", review.summary);
     assert!(!review.summary.contains(&"Nothing is removed.".to_owned()), "{:?}", review.summary);
     assert_eq!(review.impact.lost.count, 1, "so the page does not say that nothing is taken away");
-    let told = installation.control.review_difference(&installation.bo, id).await.unwrap().text();
-    let line = told.lines().map(str::trim).find(|line| line.contains("20-oil.sh:"));
+    let reported =
+        installation.control.review_difference(&installation.bo, id).await.unwrap().text();
+    let line = reported.lines().map(str::trim).find(|line| line.contains("20-oil.sh:"));
     assert!(
         line.is_some_and(|line| line.starts_with("- script ") && line.ends_with(": +0 -2 lines")),
-        "{told}"
+        "{reported}"
     );
 }
 
@@ -838,7 +843,7 @@ async fn misleading_script_is_flagged_in_every_view() {
     let bad = ("30-new.sh", "#!/bin/sh\n: \u{202e}x\n:\u{200b}\n");
     let first = import("1", &[plain, old]).await;
     let second = import("2", &[plain, old, bad]).await;
-    let told = |found: &api::catalog::HiddenCharacters| {
+    let reported = |found: &api::catalog::HiddenCharacters| {
         assert_eq!(found.more, 0);
         found.scripts.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -857,7 +862,7 @@ async fn misleading_script_is_flagged_in_every_view() {
         catalog.iter().find(|v| v.barclamp.as_str() == "tool" && v.version == version).unwrap()
     };
     assert_eq!(
-        (told(&of("1").hidden_characters), told(&of("2").hidden_characters)),
+        (reported(&of("1").hidden_characters), reported(&of("2").hidden_characters)),
         (vec![of_old.into()], vec![of_old.into(), of_new.into()])
     );
 
@@ -871,7 +876,9 @@ async fn misleading_script_is_flagged_in_every_view() {
     };
     let used = installation.submit(&installation.ada, "web", vec![pin(first)]).await;
     assert_eq!(
-        told(&installation.control.review(&installation.bo, used).await.unwrap().hidden_characters),
+        reported(
+            &installation.control.review(&installation.bo, used).await.unwrap().hidden_characters
+        ),
         [of_old]
     );
     installation.approve(&installation.bo, used).await;
@@ -880,7 +887,7 @@ async fn misleading_script_is_flagged_in_every_view() {
     // Findings of the previous version are not repeated for the next version.
     let newer = installation.submit(&installation.ada, "web", vec![pin(second)]).await;
     assert_eq!(
-        told(
+        reported(
             &installation.control.review(&installation.bo, newer).await.unwrap().hidden_characters
         ),
         [of_new]
@@ -892,7 +899,7 @@ async fn misleading_script_is_flagged_in_every_view() {
         installation.control.compare(&installation.cy, from, to, None).await.unwrap()
     };
     let found = compare(before, after).await;
-    assert_eq!(told(&found.hidden_characters), [of_new]);
+    assert_eq!(reported(&found.hidden_characters), [of_new]);
     assert!(
         found.text().contains(&format!(
             "Scripts with hidden characters, which can run other commands than they show:\n  {of_new}\n"
@@ -907,7 +914,7 @@ async fn misleading_script_is_flagged_in_every_view() {
         Edit::AddRole(edit::AddRole { deployment: web, role: crate::installation::role("saw") });
     let added = installation.submit(&installation.ada, "web", vec![add]).await;
     assert_eq!(
-        told(
+        reported(
             &installation.control.review(&installation.bo, added).await.unwrap().hidden_characters
         ),
         [of_old, of_new]

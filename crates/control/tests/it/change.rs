@@ -414,8 +414,9 @@ async fn list_of_noderoles_includes_the_draft() {
         .role_noderoles(&installation.ada, "web", None, &role("app"))
         .await
         .unwrap();
-    let told: Vec<_> = all.noderoles.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
-    assert_eq!(told, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
+    let listed: Vec<_> =
+        all.noderoles.iter().map(|chip| (chip.short.as_str(), chip.state)).collect();
+    assert_eq!(listed, [("n1", StepState::Blocked), ("n2", StepState::Proposed)]);
     assert_eq!(all.more, 0);
     let first = all.noderoles.first().unwrap().noderole;
     let wanted = RoleNoderolesQuery { after: Some(first), ..RoleNoderolesQuery::of(role("app")) };
@@ -500,14 +501,14 @@ async fn refused_retry_names_role_and_node() {
             installation.control.retry(&installation.ada, id, "why not".into()).await.unwrap_err();
         (refused.status, refused.code, refused.detail)
     };
-    let told = |detail: &str| (409, "state".to_owned(), detail.to_owned());
+    let reported = |detail: &str| (409, "state".to_owned(), detail.to_owned());
     let (waits, blocked) = ("it already waits for a worker", "retry the steps that it waits for");
     let todo =
         format!("Step base on n1.house.example.com is TODO, so it cannot be retried: {waits}.");
-    assert_eq!(refused("base").await, told(&todo));
+    assert_eq!(refused("base").await, reported(&todo));
     let app =
         format!("Step app on n1.house.example.com is BLOCKED, so it cannot be retried: {blocked}.");
-    assert_eq!(refused("app").await, told(&app));
+    assert_eq!(refused("app").await, reported(&app));
     let again = refused("app").await.2;
     assert!(!again.contains(&installation.noderole(1, "app").await.to_string()), "{again}");
 }

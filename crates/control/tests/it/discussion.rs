@@ -29,9 +29,9 @@ async fn open_thread_blocks_gate_until_resolved() {
 
     let seen = installation.control.discussion(&installation.ada, id).await.unwrap();
     let first = &seen.threads[0];
-    let said: Vec<_> =
+    let lines: Vec<_> =
         first.comments.iter().map(|c| (c.person.as_str(), c.body.as_str())).collect();
-    assert_eq!(said, [("cy", "Why n1?"), ("ada", "It has the disks.")]);
+    assert_eq!(lines, [("cy", "Why n1?"), ("ada", "It has the disks.")]);
     assert_eq!(
         (seen.open, first.anchor.clone(), first.current, first.about.as_str()),
         (1, anchor, true, "app on n1")

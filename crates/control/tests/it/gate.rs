@@ -43,9 +43,9 @@ async fn parallel_commits_create_one_target() {
     );
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1, "{one:?} {two:?}");
     let again = installation.commit(&installation.ada, id).await.unwrap_err();
-    let told = (again.status, again.code.as_str(), again.detail.as_str(), again.errors.len());
+    let reported = (again.status, again.code.as_str(), again.detail.as_str(), again.errors.len());
     assert_eq!(
-        told,
+        reported,
         (409, "committed", "This review is already committed, as blueprint 2.", 0),
         "and nothing about what came since"
     );

@@ -12,8 +12,8 @@ use store::workers::{NewWorker, WorkerId};
 use crate::installation::Installation;
 
 impl Installation {
-    async fn graph(&self, wish: GraphOptions) -> GraphView {
-        self.control.graph(&self.ada, "web", &wish, MissingVertex::Note).await.unwrap()
+    async fn graph(&self, request: GraphOptions) -> GraphView {
+        self.control.graph(&self.ada, "web", &request, MissingVertex::Note).await.unwrap()
     }
 
     async fn marked(&self, trail: TrailOptions) -> GraphView {
@@ -107,8 +107,9 @@ async fn cluster_graph_has_all_deployments() {
     let then = installation.bound("web", 2, "runtime").await;
     installation.bound("web", 2, "app").await;
     let (control, ada) = (&installation.control, &installation.ada);
-    let drawn =
-        async |wish: GraphOptions| control.cluster_graph(ada, &wish, MissingVertex::Note).await;
+    let drawn = async |request: GraphOptions| {
+        control.cluster_graph(ada, &request, MissingVertex::Note).await
+    };
 
     let cluster = drawn(GraphOptions::default()).await.unwrap();
     let web = installation.graph(GraphOptions::default()).await;
@@ -136,14 +137,14 @@ async fn cluster_graph_has_all_deployments() {
 async fn focus_includes_requested_number_of_edges() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
-    let wish = |steps| GraphOptions {
+    let request = |steps| GraphOptions {
         focus: Some("web:app".into()),
         direction: GraphDirection::Up,
         steps,
         ..GraphOptions::default()
     };
-    assert_eq!(installation.graph(wish(Some(1))).await.vertices.len(), 2);
-    assert_eq!(installation.graph(wish(None)).await.vertices.len(), 3);
+    assert_eq!(installation.graph(request(Some(1))).await.vertices.len(), 2);
+    assert_eq!(installation.graph(request(None)).await.vertices.len(), 3);
     let focus = Some("web:gone".into());
     let gone = installation.graph(GraphOptions { focus, ..GraphOptions::default() }).await;
     assert_eq!(
@@ -151,15 +152,15 @@ async fn focus_includes_requested_number_of_edges() {
         installation.graph(GraphOptions::default()).await.vertices.len(),
         "all is shown"
     );
-    assert!(gone.cut.is_some_and(|said| said.contains("not in the graph, so the whole graph")));
+    assert!(gone.cut.is_some_and(|text| text.contains("not in the graph, so the whole graph")));
 }
 
 #[tokio::test]
 async fn unknown_vertex_is_refused_for_api_clients() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
-    let asked = async |wish: GraphOptions| {
-        installation.control.graph(&installation.ada, "web", &wish, MissingVertex::Refused).await
+    let asked = async |request: GraphOptions| {
+        installation.control.graph(&installation.ada, "web", &request, MissingVertex::Refused).await
     };
     let of = |focus: &str| GraphOptions { focus: Some(focus.into()), ..GraphOptions::default() };
     assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);

@@ -265,13 +265,13 @@ async fn health_check_shows_each_address() {
 #[tokio::test]
 async fn registering_again_updates_the_connection() {
     let installation = Installation::new().await;
-    let wish = |host_key: &str| NodeRequest {
+    let request = |host_key: &str| NodeRequest {
         ssh: Some(SshRequest { host_key: host_key.into(), ..ssh() }),
         ..NodeRequest::named(NAME, "/srv/m1")
     };
     let first = ssh().host_key;
-    assert!(!installation.control.ensure_node(wish(&first)).await.unwrap());
-    assert!(!installation.control.ensure_node(wish(&first)).await.unwrap(), "nothing is new");
+    assert!(!installation.control.ensure_node(request(&first)).await.unwrap());
+    assert!(!installation.control.ensure_node(request(&first)).await.unwrap(), "nothing is new");
     let begun = installation.control.node(&installation.ada, NAME).await.unwrap();
     record(
         &installation,
@@ -280,7 +280,7 @@ async fn registering_again_updates_the_connection() {
     )
     .await;
     assert_eq!(life(&installation).await.1, "confirmed");
-    assert!(installation.control.ensure_node(wish(OTHER_KEY)).await.unwrap());
+    assert!(installation.control.ensure_node(request(OTHER_KEY)).await.unwrap());
     let shown = installation.control.node(&installation.ada, NAME).await.unwrap();
     assert_ne!(
         shown.connection.ssh.unwrap().fingerprint,
@@ -311,8 +311,8 @@ async fn registering_again_updates_the_connection() {
 async fn registering_cannot_change_node_in_blueprint() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
-    let wish = NodeRequest::named(crate::installation::fqdn(1).to_string(), "/srv/elsewhere/n1");
-    assert_eq!(installation.control.ensure_node(wish).await.unwrap_err().code, "in_blueprint");
+    let request = NodeRequest::named(crate::installation::fqdn(1).to_string(), "/srv/elsewhere/n1");
+    assert_eq!(installation.control.ensure_node(request).await.unwrap_err().code, "in_blueprint");
 }
 
 #[tokio::test]
@@ -322,8 +322,9 @@ async fn disabled_person_cannot_add_or_delete_nodes() {
     // The actor was loaded before, like in a request that waits for a connection.
     let ada = installation.ada.clone();
     installation.people.disable(None, ada.person).await.unwrap();
-    let wish = NodeRequest { ssh: Some(ssh()), ..NodeRequest::named("m2.rack1.example.com", "") };
-    assert_eq!(installation.control.add_node(&ada, wish).await.unwrap_err().status, 401);
+    let request =
+        NodeRequest { ssh: Some(ssh()), ..NodeRequest::named("m2.rack1.example.com", "") };
+    assert_eq!(installation.control.add_node(&ada, request).await.unwrap_err().status, 401);
     assert_eq!(installation.control.delete_node(&ada, id, None).await.unwrap_err().status, 401);
     assert!(installation.control.node(&installation.bo, NAME).await.is_ok());
 }

@@ -116,24 +116,24 @@ fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> 
 async fn review_graph_has_added_and_removed_edges() {
     let installation = Installation::new().await;
     let id = installation.rewired().await;
-    let graph = async |wish: GraphOptions| {
+    let graph = async |request: GraphOptions| {
         installation
             .control
-            .review_graph(&installation.bo, id, &wish, MissingVertex::Note)
+            .review_graph(&installation.bo, id, &request, MissingVertex::Note)
             .await
             .unwrap()
     };
     let folded = graph(GraphOptions::default()).await;
-    let told = |edge: &GraphEdge| (edge.count, edge.added, edge.removed);
-    assert_eq!(edge(&folded, "runtime", "app").map(told), Some((2, 2, 2)));
+    let reported = |edge: &GraphEdge| (edge.count, edge.added, edge.removed);
+    assert_eq!(edge(&folded, "runtime", "app").map(reported), Some((2, 2, 2)));
     let open = graph(GraphOptions {
         roles: vec![role("runtime"), role("app")],
         ..GraphOptions::default()
     })
     .await;
-    assert_eq!(edge(&open, "runtime@n1", "app@n1").map(told), Some((0, 0, 1)));
-    assert_eq!(edge(&open, "runtime@n1", "app@n2").map(told), Some((0, 0, 1)));
-    assert_eq!(edge(&open, "runtime@n2", "app@n2").map(told), Some((1, 1, 0)));
+    assert_eq!(edge(&open, "runtime@n1", "app@n1").map(reported), Some((0, 0, 1)));
+    assert_eq!(edge(&open, "runtime@n1", "app@n2").map(reported), Some((0, 0, 1)));
+    assert_eq!(edge(&open, "runtime@n2", "app@n2").map(reported), Some((1, 1, 0)));
     // A removed noderole waits for nothing any more.
     assert_eq!(
         edge(&open, "base", "runtime@n1").map(|edge| (edge.count, edge.removed)),

@@ -190,8 +190,8 @@ async fn dropped_request_does_not_interrupt_planning() {
     assert!(installation.control.computed() <= 10, "{}", installation.control.computed());
 }
 
-async fn ids(installation: &Installation, by: &Actor, wanted: ReviewsQuery) -> Vec<ReviewId> {
-    let page = installation.control.reviews(by, &wanted).await.unwrap();
+async fn ids(installation: &Installation, by: &Actor, query: ReviewsQuery) -> Vec<ReviewId> {
+    let page = installation.control.reviews(by, &query).await.unwrap();
     page.reviews.into_iter().map(|review| review.review).collect()
 }
 
@@ -378,9 +378,9 @@ async fn open_proposals_are_counted_and_paged() {
     installation.control.undo(&installation.bo, web, version).await.unwrap();
     let node = installation.node(3).await;
     let on_node = installation.control.propose_on_node(&installation.cy, node).await.unwrap();
-    let page = |by, wanted: ProposalsQuery| {
+    let page = |by, query: ProposalsQuery| {
         let installation = &installation;
-        async move { installation.control.proposals(by, &wanted).await.unwrap() }
+        async move { installation.control.proposals(by, &query).await.unwrap() }
     };
     let all = page(&installation.bo, ProposalsQuery::default()).await;
     assert_eq!(
@@ -414,13 +414,13 @@ async fn open_proposals_are_counted_and_paged() {
         "the other one was submitted as it is"
     );
     more_like(&installation, id, 120).await;
-    let (mut found, mut wanted) = (Vec::new(), ProposalsQuery::default());
+    let (mut found, mut query) = (Vec::new(), ProposalsQuery::default());
     loop {
-        let next = page(&installation.bo, wanted.clone()).await;
+        let next = page(&installation.bo, query.clone()).await;
         assert!(next.proposals.len() <= PAGE_SIZE);
         found.extend(next.proposals.into_iter().map(|p| p.id));
-        wanted.before = next.next;
-        if wanted.before.is_none() {
+        query.before = next.next;
+        if query.before.is_none() {
             break;
         }
     }
@@ -511,20 +511,20 @@ async fn worker_pages_have_no_duplicates_during_updates() {
 #[tokio::test]
 async fn draft_list_is_notified_of_changes() {
     let installation = Installation::new().await;
-    let told = async || -> i64 {
+    let reported = async || -> i64 {
         let sql = "SELECT count(*) FROM event WHERE topic = 'reviews'";
         sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap()
     };
-    let before = told().await;
+    let before = reported().await;
     let proposal = installation
         .control
         .propose(&installation.ada, installation.id("web").await)
         .await
         .unwrap();
-    assert_eq!(told().await, before + 1);
+    assert_eq!(reported().await, before + 1);
     let edit = installation.bind("web", 1, "app").await;
     installation.control.edit(&installation.ada, proposal, 0, vec![edit]).await.unwrap();
-    assert_eq!(told().await, before + 2);
+    assert_eq!(reported().await, before + 2);
 }
 
 /// All sort orders of a list.
@@ -770,11 +770,11 @@ async fn reviews_are_paged_in_every_order() {
 async fn roles_have_list_details_and_graph() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
-    let list = async |wanted: RolesQuery| {
-        installation.control.roles(&installation.cy, &wanted).await.unwrap()
+    let list = async |query: RolesQuery| {
+        installation.control.roles(&installation.cy, &query).await.unwrap()
     };
-    let names = async |wanted| {
-        list(wanted).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>()
+    let names = async |query| {
+        list(query).await.roles.into_iter().map(|role| role.name.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(
         names(RolesQuery::default()).await,
@@ -811,7 +811,7 @@ async fn roles_have_list_details_and_graph() {
 
     let around = RoleGraphQuery { role: "runtime".into(), ..RoleGraphQuery::default() };
     let graph = installation.control.role_graph(&installation.cy, &around).await.unwrap();
-    let said: Vec<(&str, &str, RoleTie)> = graph
+    let lines: Vec<(&str, &str, RoleTie)> = graph
         .edges
         .iter()
         .map(|edge| {
@@ -819,10 +819,10 @@ async fn roles_have_list_details_and_graph() {
         })
         .collect();
     assert_eq!(graph.count, 3);
-    assert_eq!(said.len(), 2);
+    assert_eq!(lines.len(), 2);
     assert!(
-        said.contains(&("base", "runtime", RoleTie::Requires))
-            && said.contains(&("runtime", "app", RoleTie::Requires))
+        lines.contains(&("base", "runtime", RoleTie::Requires))
+            && lines.contains(&("runtime", "app", RoleTie::Requires))
     );
     let all = installation
         .control
@@ -845,19 +845,19 @@ async fn import_records_are_stored() {
         .filter(|line| !line.contains("name: still"))
         .map(|line| format!("{line}\n"))
         .collect();
-    let told = import(&text).await;
+    let reported = import(&text).await;
     import(&text).await;
-    let list = async |wanted: ImportsQuery| {
-        installation.control.imports(&installation.cy, &wanted).await.unwrap().imports
+    let list = async |query: ImportsQuery| {
+        installation.control.imports(&installation.cy, &query).await.unwrap().imports
     };
     let all = list(ImportsQuery::default()).await;
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(!all[0].report.barclamps[0].new, "the same once more");
     assert_eq!(
         (all[1].by.as_deref(), &all[1].report.disappeared),
-        (Some("ada"), &told.disappeared)
+        (Some("ada"), &reported.disappeared)
     );
-    assert_eq!(all[1].report.findings.as_ref(), Some(&told.findings));
+    assert_eq!(all[1].report.findings.as_ref(), Some(&reported.findings));
     assert_eq!(all[2].by, None, "what Gantry ships");
     let oldest =
         list(ImportsQuery { sort: "imported".parse().unwrap(), ..ImportsQuery::default() }).await;

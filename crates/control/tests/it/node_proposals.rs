@@ -211,9 +211,9 @@ async fn conflicting_edits_name_both_authors() {
         .await
         .unwrap();
     let reviewed = installation.control.review(&installation.cy, id).await.unwrap().clashes;
-    let said: Vec<_> =
+    let lines: Vec<_> =
         reviewed.iter().map(|clash| (clash.earlier, clash.later, clash.about.as_str())).collect();
-    assert_eq!(said, [(1, 3, "/a of app in web")], "whoever approves sees it too");
+    assert_eq!(lines, [(1, 3, "/a of app in web")], "whoever approves sees it too");
     installation.control.undo(&installation.ada, proposal, version).await.unwrap();
     assert_eq!(
         installation.board("web").await.proposal.unwrap().clashes,

@@ -257,7 +257,7 @@ async fn removed_ids_cannot_be_reused() {
         .moved_by("edge", vec![Edit::RemoveDeployment(edit::RemoveDeployment { deployment: blue })])
         .await;
     let id = installation.control.propose(&installation.ada, edge).await.unwrap();
-    for (deployment, stands, said) in [
+    for (deployment, stands, text) in [
         (blue, NodeId(Uuid::new_v4()), "another deployment"),
         (DeploymentId(Uuid::new_v4()), phantom, "another node"),
     ] {
@@ -265,7 +265,7 @@ async fn removed_ids_cannot_be_reused() {
         let refused =
             installation.control.edit(&installation.ada, id, 0, vec![edit]).await.unwrap_err();
         assert_eq!((refused.status, refused.code.as_str()), (422, "edit_refused"));
-        assert!(refused.detail.contains(said) && refused.errors[0].at == "edit 1", "{refused:?}");
+        assert!(refused.detail.contains(text) && refused.errors[0].at == "edit 1", "{refused:?}");
     }
     let gone = Edit::AddRole(edit::AddRole { deployment: blue, role: role("app") });
     assert_eq!(
@@ -299,9 +299,9 @@ async fn list_edits_count_each_node() {
         nodes: nodes.into(),
     });
     let (proposal, version) = installation.propose(&installation.ada, "web", vec![all]).await;
-    let said = details(&installation, "proposal.edit").await;
-    let said = said[0]["edits"][0].as_str().unwrap();
-    assert_eq!(said, "bind 4 nodes (n1, n2 and 2 more) to app in web");
+    let text = details(&installation, "proposal.edit").await;
+    let text = text[0]["edits"][0].as_str().unwrap();
+    assert_eq!(text, "bind 4 nodes (n1, n2 and 2 more) to app in web");
     let id = installation
         .control
         .submit(&installation.ada, proposal, version, "all of them".into())
@@ -324,7 +324,7 @@ async fn list_edits_count_each_node() {
 #[tokio::test]
 async fn second_record_of_a_machine_is_rejected() {
     let installation = Installation::new().await;
-    let add = |wish: NodeRequest| installation.control.add_node(&installation.ada, wish);
+    let add = |request: NodeRequest| installation.control.add_node(&installation.ada, request);
     let one = add(at("one", "GW.example.com", 22, &["00-25-90-AA-00-01"])).await.unwrap();
     let taken = |refused: api::Problem, what: &str| {
         assert_eq!((refused.status, refused.code.as_str()), (409, "address_in_use"), "{refused:?}");
@@ -371,9 +371,9 @@ async fn second_record_of_a_machine_is_rejected() {
     installation.control.delete_node(&installation.ada, one, None).await.unwrap();
     assert_eq!(change(2, port(22)).await.unwrap(), 3, "whose it was is gone");
     for twice in [at("x", "10.0.0.3", 22, &["00:25:90:aa:00:03", "00-25-90-aa-00-03"]), {
-        let mut wish = at("x", "10.0.0.3", 22, &[]);
-        wish.ssh.as_mut().unwrap().addresses.push("::ffff:10.0.0.3".into());
-        wish
+        let mut request = at("x", "10.0.0.3", 22, &[]);
+        request.ssh.as_mut().unwrap().addresses.push("::ffff:10.0.0.3".into());
+        request
     }] {
         let refused = add(twice).await.unwrap_err();
         assert!(refused.status == 400 && refused.detail.contains("twice"), "{refused:?}");
@@ -400,7 +400,7 @@ async fn parallel_adds_of_one_machine_make_one_record() {
             installation.has_lock_waiter().await;
             held.commit().await.unwrap();
         };
-        let add = |wish| installation.control.add_node(&installation.ada, wish);
+        let add = |request| installation.control.add_node(&installation.ada, request);
         let (one, other, ()) = tokio::join!(add(one), add(other), between);
         assert_eq!(usize::from(one.is_ok()) + usize::from(other.is_ok()), 1, "{one:?} {other:?}");
         assert_eq!(one.err().or(other.err()).unwrap().code, "address_in_use");
@@ -434,8 +434,8 @@ async fn duplicates_in_old_records_do_not_block_changes() {
     sqlx::query("ALTER TABLE node ENABLE TRIGGER guard_node_machine").execute(owner).await.unwrap();
     let change =
         |version, change| installation.control.change_node(&installation.ada, two, version, change);
-    let said = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
-    assert_eq!(change(1, said).await.unwrap(), 2);
+    let text = NodeChange { description: Some("by the door".into()), ..NodeChange::default() };
+    assert_eq!(change(1, text).await.unwrap(), 2);
     let user =
         NodeConnectionChange { user: Some("gantry".into()), ..NodeConnectionChange::default() };
     assert_eq!(
@@ -451,9 +451,9 @@ fn lines(refused: &api::Problem) -> Vec<(&str, &str)> {
 
 #[track_caller]
 fn each_reports(refused: &api::Problem, wanted: &[(&str, &str)]) {
-    let told = lines(refused);
-    assert_eq!(told.len(), wanted.len(), "{refused:?}");
-    for ((at, detail), (line, part)) in told.into_iter().zip(wanted) {
+    let reported = lines(refused);
+    assert_eq!(reported.len(), wanted.len(), "{refused:?}");
+    for ((at, detail), (line, part)) in reported.into_iter().zip(wanted) {
         assert!(at == *line && detail.contains(part), "{line}, {part}: {refused:?}");
     }
 }

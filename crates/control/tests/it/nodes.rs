@@ -38,12 +38,12 @@ pub fn ssh() -> SshRequest {
 }
 
 pub async fn machine(installation: &Installation, name: &str) -> NodeId {
-    let wish = NodeRequest {
+    let request = NodeRequest {
         ssh: Some(ssh()),
         macs: vec!["00:25:90:aa:00:01".into()],
         ..NodeRequest::named(name, "")
     };
-    installation.control.add_node(&installation.ada, wish).await.unwrap()
+    installation.control.add_node(&installation.ada, request).await.unwrap()
 }
 
 async fn admin(installation: &Installation) -> Actor {
@@ -164,19 +164,19 @@ async fn last_fifty_health_checks_are_paged() {
     for n in 0..60 {
         look(&installation, id, Err(&format!("look {n}"))).await;
     }
-    let walked = async |wanted: HealthChecksQuery| {
-        let (mut said, mut wanted) = (Vec::new(), wanted);
+    let walked = async |query: HealthChecksQuery| {
+        let (mut text, mut query) = (Vec::new(), query);
         loop {
             let page = installation
                 .control
-                .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)
+                .node_health_checks(&installation.ada, "m1.rack1.example.com", &query)
                 .await
                 .unwrap();
             assert!(page.health_checks.len() <= control::MAX_HEALTH_CHECKS);
-            said.extend(page.health_checks.into_iter().map(|look| look.message));
-            wanted.before = page.next;
-            if wanted.before.is_none() {
-                return said;
+            text.extend(page.health_checks.into_iter().map(|look| look.message));
+            query.before = page.next;
+            if query.before.is_none() {
+                return text;
             }
         }
     };
@@ -441,8 +441,8 @@ async fn connection_in_blueprint_is_changed_by_proposal_only() {
         );
     }
     // The description is not part of the desired state.
-    let said = NodeChange { description: Some("By the door".into()), ..NodeChange::default() };
-    assert_eq!(installation.control.change_node(&installation.ada, n1, 1, said).await.unwrap(), 2);
+    let text = NodeChange { description: Some("By the door".into()), ..NodeChange::default() };
+    assert_eq!(installation.control.change_node(&installation.ada, n1, 1, text).await.unwrap(), 2);
 }
 
 /// Commits edits through an approved proposal on a node.

@@ -31,9 +31,9 @@ impl Installation {
 
     /// A new person, signed in with their first link.
     async fn with(&self, admin: &Actor, name: &str, grants: &[Grant]) -> Actor {
-        let wish =
+        let request =
             PersonRequest { name: name.into(), kind: AccountKind::Human, grants: grants.to_vec() };
-        let link = self.people.add(admin, &wish).await.unwrap().link.unwrap().link;
+        let link = self.people.add(admin, &request).await.unwrap().link.unwrap().link;
         self.sign_in_with(&link).await
     }
 
@@ -56,14 +56,14 @@ impl Installation {
         deployment: Option<&str>,
     ) -> Result<(String, Actor), Problem> {
         let scopes = scopes.iter().map(|scope| (*scope).to_owned()).collect();
-        let wish = TokenRequest {
+        let request = TokenRequest {
             name: "x".into(),
             days: 1,
             scopes,
             deployment: deployment.map(str::to_owned),
             person: None,
         };
-        let made = self.people.make_token(of, &wish).await?;
+        let made = self.people.make_token(of, &request).await?;
         let actor = self.people.actor_of_token(&made.token).await?.unwrap();
         Ok((made.token, actor))
     }
@@ -260,14 +260,14 @@ async fn token_never_exceeds_person_and_never_reviews() {
     installation.commit(&token, id).await.unwrap();
     assert_eq!(installation.listed(&token, ReviewStateFilter::Committed).await.len(), 1);
 
-    let wish = TokenRequest {
+    let request = TokenRequest {
         name: "y".into(),
         days: 1,
         scopes: vec!["viewer".into()],
         deployment: None,
         person: None,
     };
-    assert_eq!(code(installation.people.make_token(&token, &wish).await), "session_required");
+    assert_eq!(code(installation.people.make_token(&token, &request).await), "session_required");
     let password = PasswordRequest { old: None, new: Password::typed("vague otter lamp") };
     assert_eq!(code(installation.people.set_password(&token, &password).await), "session_required");
     assert_eq!(code(installation.people.end_other_sessions(&token).await), "session_required");
@@ -360,20 +360,20 @@ async fn token_never_exceeds_person_and_never_reviews() {
 async fn disabled_service_account_loses_tokens_permanently() {
     let installation = Installation::new().await;
     let root = installation.admin().await;
-    let wish = PersonRequest {
+    let request = PersonRequest {
         name: "robot".into(),
         kind: AccountKind::Service,
         grants: vec![grant("viewer", "")],
     };
-    let robot = installation.people.add(&root, &wish).await.unwrap().id;
-    let wish = TokenRequest {
+    let robot = installation.people.add(&root, &request).await.unwrap().id;
+    let request = TokenRequest {
         name: "x".into(),
         days: 1,
         scopes: vec!["viewer".into()],
         deployment: None,
         person: Some(robot),
     };
-    let token = installation.people.make_token(&root, &wish).await.unwrap().token;
+    let token = installation.people.make_token(&root, &request).await.unwrap().token;
     assert_eq!(installation.people.one(&root, robot).await.unwrap().last_seen, None, "never here");
     assert!(installation.people.actor_of_token(&token).await.unwrap().is_some());
     let seen = installation.people.one(&root, robot).await.unwrap().last_seen;
@@ -398,24 +398,24 @@ async fn deployment_id_in_grant_is_refused_with_name() {
     let installation = Installation::new().await;
     let root = installation.admin().await;
     let web = installation.id("web").await.to_string();
-    let wish = |deployment: &str| PersonRequest {
+    let request = |deployment: &str| PersonRequest {
         name: "dan".into(),
         kind: AccountKind::Human,
         grants: vec![grant("operator", deployment)],
     };
-    let refused = installation.people.add(&root, &wish(&web)).await.unwrap_err();
+    let refused = installation.people.add(&root, &request(&web)).await.unwrap_err();
     assert_eq!(
         (refused.status, refused.detail),
         (404, format!("deployment: {web} is the id of deployment web. Use its name: web."))
     );
     for nothing in ["wbe", "00000000-0000-4000-8000-00000000beef"] {
-        let refused = installation.people.add(&root, &wish(nothing)).await.unwrap_err();
+        let refused = installation.people.add(&root, &request(nothing)).await.unwrap_err();
         assert!(
             refused.detail.starts_with(&format!("Deployment {nothing} does not exist. See")),
             "{refused}"
         );
     }
-    assert!(installation.people.add(&root, &wish("web")).await.is_ok());
+    assert!(installation.people.add(&root, &request("web")).await.is_ok());
 }
 
 #[tokio::test]
@@ -501,19 +501,19 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
             }
         }
     };
-    let told = names(&dan).await;
-    assert_eq!(told.len(), api::limits::LISTED_TOKENS);
+    let reported = names(&dan).await;
+    assert_eq!(reported.len(), api::limits::LISTED_TOKENS);
     assert_eq!(
-        (told[0].as_str(), told[1].as_str(), told[99].as_str()),
+        (reported[0].as_str(), reported[1].as_str(), reported[99].as_str()),
         ("x", "over 150", "over 52")
     );
-    assert_eq!(walked("", None).await, told, "page by page it is the same");
+    assert_eq!(walked("", None).await, reported, "page by page it is the same");
     assert_eq!(
         (walked("", Some(true)).await, walked("", Some(false)).await.len()),
         (vec!["x".to_owned()], 99)
     );
     let by_name = walked("name", None).await;
-    assert!(by_name.is_sorted() && by_name.len() == told.len(), "{by_name:?}");
+    assert!(by_name.is_sorted() && by_name.len() == reported.len(), "{by_name:?}");
     installation.people.set_disabled(&root, dan.person, true).await.unwrap();
     assert_eq!(names(&root).await[0], "over 150", "its token was taken back with its person");
 }
@@ -522,21 +522,25 @@ async fn token_list_has_valid_and_newest_invalid_tokens() {
 async fn a_service_account_has_tokens_only() {
     let installation = Installation::new().await;
     let root = installation.admin().await;
-    let wish = |grants: Vec<Grant>| PersonRequest {
+    let request = |grants: Vec<Grant>| PersonRequest {
         name: "ci".into(),
         kind: AccountKind::Service,
         grants,
     };
     assert_eq!(
-        code(installation.people.add(&root, &wish(vec![grant("reviewer", "")])).await),
+        code(installation.people.add(&root, &request(vec![grant("reviewer", "")])).await),
         "invalid"
     );
     assert_eq!(
-        code(installation.people.add(&root, &wish(vec![grant("admin", "")])).await),
+        code(installation.people.add(&root, &request(vec![grant("admin", "")])).await),
         "invalid"
     );
-    assert_eq!(code(installation.people.add(&installation.ada, &wish(vec![])).await), "forbidden");
-    let made = installation.people.add(&root, &wish(vec![grant("operator", "web")])).await.unwrap();
+    assert_eq!(
+        code(installation.people.add(&installation.ada, &request(vec![])).await),
+        "forbidden"
+    );
+    let made =
+        installation.people.add(&root, &request(vec![grant("operator", "web")])).await.unwrap();
     assert_eq!(made.link, None);
     assert_eq!(code(installation.people.new_link(&root, made.id).await), "service");
     let link = installation
@@ -583,16 +587,16 @@ async fn password_is_set_with_link_then_changed() {
     let installation = Installation::new().await;
     let root = installation.admin().await;
     let dan = installation.with(&root, "dan", &[grant("viewer", "")]).await;
-    let wish = |old: &str, new: &str| PasswordRequest {
+    let request = |old: &str, new: &str| PasswordRequest {
         old: (!old.is_empty()).then(|| Password::typed(old)),
         new: Password::typed(new),
     };
     assert_eq!(
-        code(installation.people.set_password(&dan, &wish("", "dan-dan-dan!")).await),
+        code(installation.people.set_password(&dan, &request("", "dan-dan-dan!")).await),
         "weak_password"
     );
     let session =
-        installation.people.set_password(&dan, &wish("", "vague otter lamp")).await.unwrap();
+        installation.people.set_password(&dan, &request("", "vague otter lamp")).await.unwrap();
     let sign_in = async |name: &str, password: &str| {
         installation
             .people
@@ -616,16 +620,18 @@ async fn password_is_set_with_link_then_changed() {
     let other =
         installation.people.actor_of_session(begun.session.reveal()).await.unwrap().unwrap();
     assert_eq!(
-        code(installation.people.set_password(&other, &wish("", "purple anvil rain")).await),
+        code(installation.people.set_password(&other, &request("", "purple anvil rain")).await),
         "old_password"
     );
     assert_eq!(
-        code(installation.people.set_password(&dan, &wish("nonsense", "purple anvil rain")).await),
+        code(
+            installation.people.set_password(&dan, &request("nonsense", "purple anvil rain")).await
+        ),
         "old_password"
     );
     let rotated = installation
         .people
-        .set_password(&other, &wish("vague otter lamp", "purple anvil rain"))
+        .set_password(&other, &request("vague otter lamp", "purple anvil rain"))
         .await
         .unwrap();
     assert_eq!(installation.people.can_still_view(&dan).await, Ok(false), "other sessions end");
@@ -656,7 +662,7 @@ async fn password_is_set_with_link_then_changed() {
         .await;
     assert_eq!(code(voided), "sign_in_expired");
     let again = installation.sign_in_with(&link.link).await;
-    installation.people.set_password(&again, &wish("", "seven slow candles")).await.unwrap();
+    installation.people.set_password(&again, &request("", "seven slow candles")).await.unwrap();
     sign_in("dan", "seven slow candles").await.unwrap();
     let actions: Vec<Value> = installation
         .audit("password.set")

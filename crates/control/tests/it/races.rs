@@ -340,6 +340,6 @@ async fn open_succeeds_during_parallel_discards() {
         });
     }
     tries.join_all().await;
-    let (proposals, told) = opened(&installation).await;
-    assert_eq!(proposals, told);
+    let (proposals, reported) = opened(&installation).await;
+    assert_eq!(proposals, reported);
 }

@@ -347,8 +347,8 @@ async fn expunged_node_ends_all_its_noderoles() {
         .retry(&play.installation.ada, gone, "why not".into())
         .await
         .unwrap_err();
-    let said = "Noderole base on n1.house.example.com was removed. To use it again, bind it with a proposal.";
-    assert_eq!((refused.status, refused.detail.as_str()), (409, said));
+    let text = "Noderole base on n1.house.example.com was removed. To use it again, bind it with a proposal.";
+    assert_eq!((refused.status, refused.detail.as_str()), (409, text));
 }
 
 #[tokio::test]
@@ -629,22 +629,22 @@ async fn board_shows_states_among_many_steps() {
     let chips = board.groups.iter().flat_map(|group| &group.roles).flat_map(|role| {
         role.noderoles.iter().map(|chip| (role.role.to_string(), chip.state, chip.error.clone()))
     });
-    let told: BTreeSet<(String, StepState, Option<String>)> = chips.collect();
+    let listed: BTreeSet<(String, StepState, Option<String>)> = chips.collect();
     let error = Some("no space left".to_owned());
     let expected = [
         ("app".to_owned(), StepState::Error, error.clone()),
         ("base".to_owned(), StepState::Active, None),
         ("runtime".to_owned(), StepState::Active, None),
     ];
-    assert_eq!(told, expected.into());
+    assert_eq!(listed, expected.into());
     let carriers = installation
         .control
         .role_noderoles(&installation.ada, "web", None, &role("app"))
         .await
         .unwrap();
-    let told: Vec<_> =
+    let listed: Vec<_> =
         carriers.noderoles.iter().map(|chip| (chip.state, chip.error.clone())).collect();
-    assert_eq!(told, vec![(StepState::Error, error); 4]);
+    assert_eq!(listed, vec![(StepState::Error, error); 4]);
 }
 
 #[tokio::test]
@@ -690,10 +690,10 @@ async fn unsatisfiable_policy_is_rejected() {
     let admin = installation.people.sign_in_as_owner("root").await.unwrap();
     installation.people.disable(Some(&admin), installation.cy.person).await.unwrap();
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    let told = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();
+    let reported = review.checks.iter().map(|finding| finding.what.as_str()).collect::<Vec<_>>();
     let what = "The policy would require 2 approvals for every change, but only 1 person may \
                 review without being an author: this change could never be committed";
-    assert_eq!(told, [what]);
+    assert_eq!(reported, [what]);
     let problem = installation.commit(&installation.ada, id).await.unwrap_err();
     assert!(problem.code == "lint" && problem.detail.contains(what), "{problem:?}");
 }

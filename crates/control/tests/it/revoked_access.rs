@@ -96,7 +96,7 @@ impl TestObjects {
         let shed = "barclamp: {name: shed, version: '1', description: For tests}\nroles:\n  - {name: shed, jig: noop}\n";
         let files = [("shed/shed.yml".to_owned(), shed.as_bytes().to_vec())].into();
         let commit = ToCommit { review: id, typed: None, cancel: false };
-        let wish = NodeRequest::named("new.house.example.com", "/srv/nodes/new");
+        let request = NodeRequest::named("new.house.example.com", "/srv/nodes/new");
         let described = NodeChange { description: Some("mine".into()), ..NodeChange::default() };
         vec![
             ("propose", control.propose(by, self.edge).await.map(drop)),
@@ -124,7 +124,7 @@ impl TestObjects {
             ("hold", control.hold(by, self.edge, true, why()).await),
             ("prioritise", control.prioritise(by, self.edge, 3, why()).await),
             ("switch", control.switch(by, false, why()).await.map(drop)),
-            ("add a node", control.add_node(by, wish).await.map(drop)),
+            ("add a node", control.add_node(by, request).await.map(drop)),
             (
                 "add many",
                 control
@@ -147,10 +147,11 @@ async fn change_people(
     by: &Actor,
 ) -> Vec<(&'static str, Result<(), Problem>)> {
     let (people, cy) = (&installation.people, installation.cy.person);
-    let wish = PersonRequest { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
+    let request =
+        PersonRequest { name: "eve".into(), kind: AccountKind::Human, grants: Vec::new() };
     let grant = Grant { permission: "admin".into(), deployment: None };
     vec![
-        ("add a person", people.add(by, &wish).await.map(drop)),
+        ("add a person", people.add(by, &request).await.map(drop)),
         ("change grants", people.change_grants(by, cy, &[grant]).await.map(drop)),
         ("disable", people.set_disabled(by, cy, true).await),
         ("make a link", people.new_link(by, cy).await.map(drop)),

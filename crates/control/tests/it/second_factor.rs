@@ -93,9 +93,9 @@ impl Installation {
         authenticator
     }
 
-    async fn present(&self, actor: &Actor, wish: &FactorRequest) -> Result<(), Problem> {
+    async fn present(&self, actor: &Actor, request: &FactorRequest) -> Result<(), Problem> {
         let site = RelyingParty::of(ORIGIN).unwrap();
-        self.people.present_factor(actor, Some(&site), wish, &ClientInfo::default()).await
+        self.people.present_factor(actor, Some(&site), request, &ClientInfo::default()).await
     }
 }
 

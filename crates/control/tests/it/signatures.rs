@@ -23,8 +23,8 @@ impl Installation {
     async fn passkey(&self, actor: &Actor, key: &Authenticator) -> PasskeyId {
         let options = self.people.passkey_options(actor, &site()).await.unwrap().options;
         let answer = key.create(&site().origin, &options);
-        let wish = PasskeyRequest { name: "Laptop".into(), answer };
-        self.people.register_passkey(actor, &site(), &wish).await.unwrap().id
+        let request = PasskeyRequest { name: "Laptop".into(), answer };
+        self.people.register_passkey(actor, &site(), &request).await.unwrap().id
     }
 
     async fn confirmed(&self, actor: &Actor, key: &Authenticator) -> PasskeyId {

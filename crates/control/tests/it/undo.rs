@@ -42,10 +42,10 @@ async fn undo_and_redo_are_audited_with_edits() {
     let version = installation.control.undo(&installation.ada, proposal, version).await.unwrap();
     let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
     installation.control.redo(&installation.cy, proposal, version).await.unwrap();
-    let said = |number: u32, what: &str| json!({"edits": [what], "number": number});
-    let undone = [said(2, "bind n2 to app in web"), said(1, "bind n1 to app in web")];
+    let text = |number: u32, what: &str| json!({"edits": [what], "number": number});
+    let undone = [text(2, "bind n2 to app in web"), text(1, "bind n1 to app in web")];
     assert_eq!(details(&installation, "proposal.undo").await, undone);
-    assert_eq!(details(&installation, "proposal.redo").await, [said(1, "bind n1 to app in web")]);
+    assert_eq!(details(&installation, "proposal.redo").await, [text(1, "bind n1 to app in web")]);
 }
 
 /// A drop of many nodes is one step of undo, named as a whole.
@@ -72,9 +72,9 @@ async fn edits_of_one_request_are_undone_together() {
     assert_eq!(counting(&installation).await, [1, 2]);
     control.redo(ada, proposal, version).await.unwrap();
     assert_eq!(counting(&installation).await, [1, 2, 3]);
-    let said = &details(&installation, "proposal.redo").await[0];
+    let message = &details(&installation, "proposal.redo").await[0];
     let both = json!({"edits": ["bind n1 to app in web", "bind n2 to app in web"], "number": 1});
-    assert_eq!(*said, both);
+    assert_eq!(*message, both);
 }
 
 #[tokio::test]

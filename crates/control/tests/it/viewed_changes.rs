@@ -142,9 +142,9 @@ async fn policy_change_can_be_viewed_and_discussed() {
             .is_err(),
         "that does not change"
     );
-    let said = installation.control.discussion(&installation.ada, first).await.unwrap();
+    let view = installation.control.discussion(&installation.ada, first).await.unwrap();
     assert_eq!(
-        (said.threads[0].about.as_str(), said.threads[0].current),
+        (view.threads[0].about.as_str(), view.threads[0].current),
         ("the policy, /by_risk/removal", true)
     );
 

@@ -511,7 +511,7 @@ impl Check {
                 self.expect(&sealed)?;
                 if whole { self.entry(&sealed) } else { Ok(()) }
             }
-            Line::End(said) => self.end(&said),
+            Line::End(message) => self.end(&message),
             _ if self.last(after) != end => Err(wrong(
                 format!("entry {}", self.last(after) + 1),
                 format!("it is missing: the header names {end} as the last entry"),
@@ -548,7 +548,7 @@ impl Check {
         }
     }
 
-    fn end(&mut self, said: &End) -> Result<(), Broken> {
+    fn end(&mut self, last_line: &End) -> Result<(), Broken> {
         let header = self.header.clone().unwrap_or(Header {
             format: FORMAT,
             after: 0,
@@ -556,10 +556,17 @@ impl Check {
             hash: self.chain.hash,
         });
         let last = self.last(header.after);
-        let hash =
-            if self.chain.first == 0 && header.after > 0 { said.hash } else { self.chain.hash };
-        if said.end != last || said.hash != hash || header.end != last || header.hash != hash {
-            let named = if header.end == last { said.end } else { header.end };
+        let hash = if self.chain.first == 0 && header.after > 0 {
+            last_line.hash
+        } else {
+            self.chain.hash
+        };
+        if last_line.end != last
+            || last_line.hash != hash
+            || header.end != last
+            || header.hash != hash
+        {
+            let named = if header.end == last { last_line.end } else { header.end };
             return Err(Broken::End { said: named, found: last });
         }
         if header.after == 0 {
@@ -568,8 +575,8 @@ impl Check {
         if let Some((hash, kind)) = self.altered.first_key_value() {
             return Err(wrong(format!("a {} that no line names", kind.as_str()), self.gone(*hash)));
         }
-        if said.totals != self.totals {
-            return Err(wrong("the last line", said.totals.difference(&self.totals)));
+        if last_line.totals != self.totals {
+            return Err(wrong("the last line", last_line.totals.difference(&self.totals)));
         }
         self.ended = true;
         Ok(())

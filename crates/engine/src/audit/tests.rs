@@ -322,8 +322,8 @@ fn removed_documents_are_named() {
         let at = last_of(&e, object_of(kind));
         e.rest.remove(at);
         let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
-        let said = format!("{what}: {why}");
-        assert!(said.starts_with(name) && said.ends_with("is missing"), "{said}");
+        let text = format!("{what}: {why}");
+        assert!(text.starts_with(name) && text.ends_with("is missing"), "{text}");
     }
 }
 
@@ -335,10 +335,10 @@ fn altered_documents_are_named() {
         let Line::Object { body: Some(body), .. } = &mut e.rest[at] else { panic!("an object") };
         body.push(' ');
         let Err(Broken::Proof { what, why }) = e.verify() else { panic!("{name}") };
-        let said = format!("{what}: {why}");
+        let text = format!("{what}: {why}");
         assert!(
-            said.starts_with(name) && said.ends_with("was altered: its bytes have another hash"),
-            "{said}"
+            text.starts_with(name) && text.ends_with("was altered: its bytes have another hash"),
+            "{text}"
         );
     }
     // A document that no line names.

@@ -190,8 +190,10 @@ fn project_node(
         let change = step_change(catalog.role(noderole.role)?, before, noderole, role_was, role_is);
         // A step that keeps its progress also gets another content hash if its deployment's data
         // changed.
-        let told = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
-        if before != Some(noderole) || change != StepChange::Keep || told(role_was) != told(role_is)
+        let reported = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
+        if before != Some(noderole)
+            || change != StepChange::Keep
+            || reported(role_was) != reported(role_is)
         {
             found.steps.push(intent(
                 node,
@@ -385,10 +387,10 @@ fn step_change(
     if before.role != after.role {
         return StepChange::Rerun(RerunCause::RoleChanged);
     }
-    let told = |data: Option<&DeploymentRoleDoc>| {
+    let reported = |data: Option<&DeploymentRoleDoc>| {
         data.map(|d| d.data.clone()).unwrap_or_else(|| serde_json::json!({}))
     };
-    if before.data != after.data || told(role_was) != told(role_is) {
+    if before.data != after.data || reported(role_was) != reported(role_is) {
         return StepChange::Rerun(RerunCause::DataChanged);
     }
     StepChange::Keep

@@ -173,7 +173,7 @@ fn affected_noderoles(
             found.insert((node.id, noderole.noderole.clone()), includes_inherited);
         }
     }
-    let told: BTreeMap<DeploymentId, Option<BTreeSet<&RoleName>>> = difference
+    let listed: BTreeMap<DeploymentId, Option<BTreeSet<&RoleName>>> = difference
         .deployments
         .iter()
         .filter(|deployment| deployment.renamed.is_some() || !deployment.roles.is_empty())
@@ -182,10 +182,10 @@ fn affected_noderoles(
             (deployment.id, deployment.renamed.is_none().then_some(roles))
         })
         .collect();
-    if !told.is_empty() {
+    if !listed.is_empty() {
         for (id, stored) in sides.into_iter().flat_map(|side| &side.blueprint.nodes) {
             for (key, noderole) in &stored.doc.noderoles {
-                let Some(roles) = told.get(&noderole.deployment) else { continue };
+                let Some(roles) = listed.get(&noderole.deployment) else { continue };
                 if roles.as_ref().is_none_or(|roles| roles.contains(&key.role)) {
                     // A rename can change which secrets the deployment may receive.
                     *found.entry((*id, key.clone())).or_default() |= roles.is_none();
@@ -393,13 +393,13 @@ impl Gathered {
     }
 
     fn close(self) -> Vec<SecretChange> {
-        let told = |((change, secret, was, kind, deployment, role, inherited), nodes): (
+        let reported = |((change, secret, was, kind, deployment, role, inherited), nodes): (
             ChangeKey,
             BTreeSet<Fqdn>,
         )| {
             let nodes = Counted::up_to(NAMED, nodes.into_iter().collect());
             SecretChange { change, secret, was, kind, deployment, role, inherited, nodes }
         };
-        self.0.into_iter().map(told).collect()
+        self.0.into_iter().map(reported).collect()
     }
 }

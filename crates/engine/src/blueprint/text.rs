@@ -177,7 +177,7 @@ pub fn deployments(difference: &Difference) -> BTreeSet<DeploymentId> {
 impl Difference {
     /// The difference as text. It ends with a line break.
     pub fn text(&self, names: &Names, behind: &HashDescriptions) -> String {
-        let mut page = TextWriter { text: String::new(), names, behind, told: BTreeSet::new() };
+        let mut page = TextWriter { text: String::new(), names, behind, shown: BTreeSet::new() };
         if self.is_empty() {
             page.line(0, "No differences.");
         }
@@ -198,7 +198,7 @@ struct TextWriter<'a> {
     names: &'a Names,
     behind: &'a HashDescriptions,
     /// The pairs of contents whose differences are in the text.
-    told: BTreeSet<(Hash, Hash)>,
+    shown: BTreeSet<(Hash, Hash)>,
 }
 
 fn sign(mark: Mark) -> char {
@@ -309,7 +309,7 @@ impl TextWriter<'_> {
     fn contents(&mut self, depth: usize, sides: Option<Sides<Option<Hash>>>) {
         let Some(pair) = sides.and_then(|sides| sides.old.zip(sides.new)) else { return };
         let behind = self.behind;
-        if self.told.insert(pair) {
+        if self.shown.insert(pair) {
             behind
                 .contents
                 .get(&pair)

@@ -124,9 +124,9 @@ mod tests {
         let old = json!({"a": {"x": 1, "gone": true}, "l": [1, 2], "same": {"deep": [1]}});
         let new = json!({"a": {"x": 2, "b/c~d": {}}, "l": [2], "same": {"deep": [1]}, "z": null});
         let changes = diff(&old, &new).unwrap();
-        let told: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        let listed: Vec<String> = changes.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            listed,
             [
                 "/a/b~1c~0d: added {}",
                 "/a/gone: removed true",
@@ -150,8 +150,8 @@ mod tests {
         let changes = diff(&old, &new).unwrap();
         assert_eq!(changes.len(), 6);
         assert!(changes.iter().all(|change| change.secret));
-        let told = serde_json::to_string(&changes).unwrap();
-        assert!(!told.contains("hunter"), "{told}");
+        let reported = serde_json::to_string(&changes).unwrap();
+        assert!(!reported.contains("hunter"), "{reported}");
         let lines: Vec<String> = changes.iter().map(ToString::to_string).collect();
         let expected = [
             r#"/gone: removed "(secret db/admin version 1)""#,

@@ -406,7 +406,7 @@ mod tests {
         let own =
             OwnData { template: &template, deployment_role: &role, user: &user, ..OwnData::NONE };
         let layered = layers(step(1), own, None).unwrap();
-        let told: Vec<(String, Layer)> =
+        let listed: Vec<(String, Layer)> =
             layered.sources.into_iter().map(|(at, source)| (at, source.layer)).collect();
         let expected = [
             ("/a/b", Layer::DeploymentRole),
@@ -416,7 +416,7 @@ mod tests {
             ("/s/plain", Layer::User),
             ("/x/y", Layer::DeploymentRole),
         ];
-        assert_eq!(told, expected.map(|(at, layer)| (at.to_owned(), layer)));
+        assert_eq!(listed, expected.map(|(at, layer)| (at.to_owned(), layer)));
     }
 
     #[test]

@@ -341,12 +341,15 @@ mod tests {
             carried(3, "app", 1, &one, &output),
         ];
         let made = surroundings(own(), vec![], 0, &all).unwrap();
-        let told: Vec<_> = made
+        let listed: Vec<_> = made
             .nodes
             .iter()
             .map(|n| (n.name.as_str(), n.roles.len(), n.addresses[0].as_str()))
             .collect();
-        assert_eq!(told, [("n2.rack.example", 1, "10.0.0.2"), ("n3.rack.example", 2, "10.0.0.3")]);
+        assert_eq!(
+            listed,
+            [("n2.rack.example", 1, "10.0.0.2"), ("n3.rack.example", 2, "10.0.0.3")]
+        );
         // An output adds values but does not override a user's; a secret remains a reference.
         let data = made.nodes[0].roles[0].data.clone().unwrap();
         assert_eq!(data, json!({"port": 2, "pid": 7, "p": {"$secret": "s", "version": 1}}));

@@ -779,8 +779,8 @@ fn enough(
             ),
             _ => format!("{more} more needed. Can act: {}", named(can_approve)),
         };
-        let said = [counted.clone(), who].into_iter().chain(excluded.into_iter().take(NAMED));
-        said.collect::<Vec<_>>().join(". ")
+        let sentences = [counted.clone(), who].into_iter().chain(excluded.into_iter().take(NAMED));
+        sentences.collect::<Vec<_>>().join(". ")
     });
     let holds: Vec<String> = [counted].into_iter().chain(access::noted(facts, approving)).collect();
     state(Rule::Approvals, broken, &holds.join(". "))
@@ -959,14 +959,14 @@ mod tests {
             by_risk: by_risk.iter().copied().collect(),
             ..Policy::default()
         };
-        let told = |old: &Policy, new: &Policy| {
+        let reported = |old: &Policy, new: &Policy| {
             old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let old = policy(1, &[(Risk::Destructive, 3), (Risk::Move, 2)]);
         assert!(old.changes(&old).is_empty());
         let new = policy(2, &[(Risk::Destructive, 1)]);
         assert_eq!(
-            told(&old, &new),
+            reported(&old, &new),
             [
                 "every change: 1 -> 2",
                 "destructive: 3 -> 1 (2, as for every change)",
@@ -984,7 +984,10 @@ mod tests {
             Some("destructive: 3 -> 2, move: 2 -> 1")
         );
         // Different policies never have the same text.
-        assert_eq!(told(&policy(3, &[(Risk::Rerun, 1)]), &policy(3, &[(Risk::Rerun, 2)])).len(), 1);
+        assert_eq!(
+            reported(&policy(3, &[(Risk::Rerun, 1)]), &policy(3, &[(Risk::Rerun, 2)])).len(),
+            1
+        );
     }
 
     #[test]
@@ -1033,10 +1036,10 @@ mod tests {
     fn dropped_signature_rules_are_weaker() {
         let rule = SignedRule { deployment: None, risk: Some(Risk::Destructive) };
         let signed = Policy { signed: [rule].into(), second_factor: true, ..Policy::default() };
-        let told =
+        let reported =
             Policy::default().changes(&signed).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(
-            told,
+            reported,
             [
                 "signed approvals for destructive: not required -> required",
                 "second factor at sign-in: not required -> required"
@@ -1088,13 +1091,13 @@ mod tests {
         facts.people[2].eligible = false;
         let gate = evaluate(&facts);
         assert!(gate.is_open(), "verdicts of those count who may review at this moment");
-        let said = gate
+        let text = gate
             .rules
             .iter()
             .find(|rule| rule.rule == Rule::Objections)
             .map(|rule| rule.text.as_str());
         assert_eq!(
-            said,
+            text,
             Some(
                 "No objections from current reviewers. Objections of people who may no longer \
                  review do not count: cy"

@@ -87,7 +87,7 @@ pub(super) struct Mark(usize);
 /// differs is ignored.
 #[derive(Default)]
 struct Origins {
-    said: u64,
+    count: u64,
     deployments: BTreeMap<DeploymentId, (u64, Why)>,
     barclamps: BTreeMap<(DeploymentId, BarclampName), (u64, Why)>,
     roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
@@ -103,8 +103,8 @@ struct Origins {
 
 impl Origins {
     fn next(&mut self) -> u64 {
-        self.said += 1;
-        self.said
+        self.count += 1;
+        self.count
     }
 }
 

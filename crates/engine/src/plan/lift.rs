@@ -225,7 +225,7 @@ struct DropSimulation<'d, 'a> {
     levels: BTreeMap<NoderoleId, u32>,
     own_level: Option<u32>,
     brought: BTreeMap<(RoleName, String), usize>,
-    told: RoleDropPreview,
+    preview: RoleDropPreview,
 }
 
 impl<'d, 'a> DropSimulation<'d, 'a> {
@@ -236,7 +236,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         role: RoleName,
         next: u32,
     ) -> Self {
-        let told = RoleDropPreview {
+        let preview = RoleDropPreview {
             role: role.clone(),
             legal: Vec::new(),
             illegal: Vec::new(),
@@ -259,7 +259,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
             levels,
             own_level: None,
             brought,
-            told,
+            preview,
         }
     }
 
@@ -268,13 +268,13 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         for (seq, one) in (self.next..).zip(lifted) {
             match self.answered(one) {
                 Some((like, dropped)) => self.add_result(one.node, like, &dropped),
-                None if self.draft.considered_count() >= end => self.told.unknown.push(one.node),
+                None if self.draft.considered_count() >= end => self.preview.unknown.push(one.node),
                 None => self.simulate_drop(one, seq),
             }
         }
-        self.told.wave =
+        self.preview.wave =
             self.own_level.zip(self.levels.values().max()).map(|(own, all)| (own + 1, all + 1));
-        self.told
+        self.preview
     }
 
     /// The result of an equivalent node. The first result may contain noderoles that the others
@@ -346,19 +346,19 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     }
 
     fn required_reasons(&self, new: &[NoderoleId]) -> Vec<(RoleName, NodeId, Option<String>)> {
-        let told = |id: &NoderoleId| {
+        let reported = |id: &NoderoleId| {
             let (node, key, _) = self.draft.noderole(*id)?;
             Some((key.role.clone(), node, self.draft.bind_origin(*id).and_then(reason_text)))
         };
-        new.iter().filter_map(told).collect()
+        new.iter().filter_map(reported).collect()
     }
 
     /// Adds the result of a node's drop, computed for it or for an equivalent node (`like`).
     fn add_result(&mut self, node: NodeId, like: NodeId, dropped: &DropResult) {
         match dropped {
             DropResult::Bound { new, from } => {
-                self.told.legal.push(node);
-                self.told.added += new.len();
+                self.preview.legal.push(node);
+                self.preview.added += new.len();
                 for (role, at, why) in new {
                     if let Some(why) = why {
                         self.add_required(role, if *at == like { node } else { *at }, why);
@@ -369,7 +369,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
                         self.draft.deployment_name(*from),
                         self.draft.deployment_name(self.deployment),
                     );
-                    self.told
+                    self.preview
                         .moves
                         .push(format!("Node {} moves from {from} to {to}", self.short(node)));
                 }
@@ -379,7 +379,7 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
                     (Ok(like), Ok(is)) => error.clone().of_node(&like.fqdn, &is.fqdn).to_string(),
                     _ => error.to_string(),
                 };
-                self.told.illegal.push(IllegalNode { node, short: self.short(node), reason });
+                self.preview.illegal.push(IllegalNode { node, short: self.short(node), reason });
             }
         }
     }
@@ -387,15 +387,15 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     fn add_required(&mut self, role: &RoleName, node: NodeId, why: &str) {
         let short = self.short(node);
         let place = *self.brought.entry((role.clone(), why.to_owned())).or_insert_with(|| {
-            self.told.also_added.push(AddedRole {
+            self.preview.also_added.push(AddedRole {
                 role: role.clone(),
                 nodes: Vec::new(),
                 count: 0,
                 why: why.to_owned(),
             });
-            self.told.also_added.len() - 1
+            self.preview.also_added.len() - 1
         });
-        let brought = &mut self.told.also_added[place];
+        let brought = &mut self.preview.also_added[place];
         brought.count += 1;
         if brought.nodes.len() < NAMED {
             brought.nodes.push(short);

@@ -174,7 +174,7 @@ pub enum Goal {
 /// A goal that cannot be reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing {
-    pub wanted: Goal,
+    pub goal: Goal,
     /// The goal as text: `app on n1`.
     pub what: String,
     /// The reason as text.
@@ -253,7 +253,7 @@ pub fn restore(
         let known =
             refused.get(&wanted).or_else(|| refused.get(&was.version_of(now.catalog, &wanted)?));
         let reason = known.cloned().unwrap_or_else(|| reason(now, &wanted));
-        Missing { what: goal_text(now, earlier_blueprint, &wanted), wanted, reason }
+        Missing { what: goal_text(now, earlier_blueprint, &wanted), goal: wanted, reason }
     });
     Ok(Restore { missing: missing.collect(), edits })
 }

@@ -294,8 +294,8 @@ fn script_role_without_scripts_is_found() {
     let ran = Role { scripts: vec![lines("10-start", "run")], ..script("ran") };
     let world = World::of(vec![script("imported"), removed, ran, role("app", &[])]);
     let bound = |name: &str| world.change(&[bind(WEB, 1, name), bind(WEB, 2, name)]);
-    let said = "imported in web: The role has no scripts, so 2 steps would become ACTIVE";
-    trips(&world, &bound("imported"), LintCheck::NothingToRun, said);
+    let text = "imported in web: The role has no scripts, so 2 steps would become ACTIVE";
+    trips(&world, &bound("imported"), LintCheck::NothingToRun, text);
     trips(&world, &bound("removed"), LintCheck::NothingToRun, "no scripts");
     passes(&world, &bound("ran"), LintCheck::NothingToRun);
     passes(&world, &bound("app"), LintCheck::NothingToRun);
@@ -327,8 +327,8 @@ fn unrequested_or_retried_destruction_is_found() {
     );
     let shared = world.change(&[role_data(WEB, "wipe", json!({"disk": "sda"}))]);
     trips(&world, &shared, LintCheck::DestructiveRerun, "Add a re-run of wipe with a reason");
-    let said = world.change(&[data(1, "wipe", json!({"disk": "sda"})), rerun(1, "wipe")]);
-    passes(&world, &said, LintCheck::DestructiveRerun);
+    let text = world.change(&[data(1, "wipe", json!({"disk": "sda"})), rerun(1, "wipe")]);
+    passes(&world, &text, LintCheck::DestructiveRerun);
 }
 
 #[test]
@@ -519,7 +519,7 @@ fn unsatisfiable_policy_is_error() {
     };
     let found =
         |before: &Policy, after: &Policy, all, others| found_in(&alone, before, after, all, others);
-    let told = |what: &str, never: &str| {
+    let reported = |what: &str, never: &str| {
         let remedy = "Require fewer approvals, or give more people the reviewer permission first";
         vec![(Level::Error, format!("policy: {what}: {never} be committed. {remedy}"))]
     };
@@ -527,20 +527,23 @@ fn unsatisfiable_policy_is_error() {
                without being an author";
     assert_eq!(
         found(&policy(1, 2), &policy(2, 2), 2, 1),
-        told(two, "this change could never"),
+        reported(two, "this change could never"),
         "an author does not count"
     );
     assert_eq!(found(&policy(1, 2), &policy(2, 2), 2, 2), []);
     let risk = "The policy would require 3 approvals for a destructive change, but only 2 people may \
                 review";
-    assert_eq!(found(&policy(1, 1), &policy(1, 3), 2, 1), told(risk, "no such change could ever"));
+    assert_eq!(
+        found(&policy(1, 1), &policy(1, 3), 2, 1),
+        reported(risk, "no such change could ever")
+    );
     assert_eq!(found(&policy(1, 1), &policy(1, 2), 2, 1), [], "somebody else may write it");
     let wiped = world.change(&[bind(WEB, 1, "wipe")]);
     let own = "The policy would require 2 approvals for a destructive change, but only 1 person may \
                review without being an author";
     assert_eq!(
         found_in(&wiped, &policy(1, 1), &policy(1, 2), 2, 1),
-        told(own, "this change could never"),
+        reported(own, "this change could never"),
         "it is one itself"
     );
     assert_eq!(found_in(&wiped, &policy(1, 1), &policy(1, 2), 3, 2), []);

@@ -400,9 +400,9 @@ impl Protocol {
                     Some(ProgramView { run: number, step: run.step, leased, never_started });
             }
             (Action::JanitorRequests(reached), Some(seen)) => {
-                let said = self.try_end(state, seen.step, seen.run, reached);
+                let text = self.try_end(state, seen.step, seen.run, reached);
                 state.janitor =
-                    Some(ProgramView { never_started: Some(said == Some(true)), ..seen });
+                    Some(ProgramView { never_started: Some(text == Some(true)), ..seen });
             }
             (Action::JanitorEnds, Some(seen)) => {
                 state.janitor = None;

@@ -126,10 +126,10 @@ fn check(protocol: Protocol) {
     checker.assert_properties();
     let graph = explore(&protocol);
     println!("{name}: {} states, {} settled", graph.states, graph.settled);
-    let told = format!("| {name} | {} |", graph.states);
+    let reported = format!("| {name} | {} |", graph.states);
     assert!(
-        DOCUMENT.contains(&told),
-        "docs/model-check.md tells another number of states than {told}: write it there"
+        DOCUMENT.contains(&reported),
+        "docs/model-check.md tells another number of states than {reported}: write it there"
     );
     assert_eq!(checker.unique_state_count(), graph.states, "two ways to count");
     if let Some(stuck) = graph.stuck {

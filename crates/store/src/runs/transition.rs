@@ -246,7 +246,7 @@ pub async fn finish_runs(
     let rows = end_worker_rows(&mut transaction, worker, ends).await?;
     let mut changes = Vec::with_capacity(rows.len());
     let mut events = Vec::new();
-    let mut told: Vec<EndedRun<'_>> = Vec::with_capacity(rows.len());
+    let mut listed: Vec<EndedRun<'_>> = Vec::with_capacity(rows.len());
     let mut finished = Vec::with_capacity(ends.len());
     for (run, end) in ends {
         let Some(row) = rows.get(run) else {
@@ -263,17 +263,17 @@ pub async fn finish_runs(
             end.outcome(),
             row.log_bytes,
         ));
-        told.push((*run, NodeId(row.node_id), step, end));
+        listed.push((*run, NodeId(row.node_id), step, end));
         finished.push(Finished::Applied);
     }
-    let steps: Vec<StepId> = told.iter().map(|(_, _, step, _)| *step).collect();
+    let steps: Vec<StepId> = listed.iter().map(|(_, _, step, _)| *step).collect();
     let outcome = match decide_each(&mut transaction, &changes, &steps).await {
         Ok(outcome) => outcome,
         Err(ChangeError::Store(error)) => return Err(error),
         Err(other) => return Err(StoreError::corrupt("step", other)),
     };
     let mut all_events = write(&mut transaction, &outcome).await?;
-    all_events.extend(store_results(&mut transaction, &outcome, &told).await?);
+    all_events.extend(store_results(&mut transaction, &outcome, &listed).await?);
     all_events.append(&mut events);
     append_events(&mut transaction, &all_events, &[CHANNEL_TODO]).await?;
     transaction.commit().await?;
@@ -308,16 +308,16 @@ async fn fail_broken_run(
     error: &StoreError,
 ) -> Result<Finished, StoreError> {
     tracing::error!(%run, %error, "could not process the end of a run, so its step failed");
-    let said = format!("Gantry could not process the end of the run: {error}");
+    let text = format!("Gantry could not process the end of the run: {error}");
     let mut transaction = pool.begin().await?;
     lock_apply_shared(&mut transaction).await?;
-    let end = RunEnd::failed(said.clone());
+    let end = RunEnd::failed(text.clone());
     let Some(row) = end_row(&mut transaction, run, ended_by, &end).await? else {
         return Ok(Finished::Late);
     };
     let moved = step::Entity::update_many()
         .col_expr(step::Column::State, Expr::value("error"))
-        .col_expr(step::Column::Error, Expr::value(said))
+        .col_expr(step::Column::Error, Expr::value(text))
         .col_expr(step::Column::Since, Expr::current_timestamp())
         .filter(step::Column::Id.eq(row.step_id))
         .filter(step::Column::State.eq("transition"))
@@ -368,8 +368,8 @@ async fn try_end(
         Err(other) => return Err(StoreError::corrupt(format!("run {run}"), other)),
     };
     let mut events = write(&mut transaction, &outcome).await?;
-    let told = (run, NodeId(row.node_id), step, end.clone());
-    events.extend(store_results(&mut transaction, &outcome, &[told]).await?);
+    let reported = (run, NodeId(row.node_id), step, end.clone());
+    events.extend(store_results(&mut transaction, &outcome, &[reported]).await?);
     events.extend(run_events(
         run.0,
         row.noderole_id,
@@ -481,8 +481,8 @@ async fn store_results(
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     // Ordered by id, which is the lock order.
     let mut nodes: BTreeMap<NodeId, Vec<&EndedRun<'_>>> = BTreeMap::new();
-    for told in ended {
-        let (run, node, step, end) = told;
+    for reported in ended {
+        let (run, node, step, end) = reported;
         let Some(result) = end.result() else { continue };
         let output = match &**end {
             RunEnd::Succeeded { output, .. } if applied(*step) => Some(output),
@@ -493,7 +493,7 @@ async fn store_results(
         results.push(Value::Object(result.clone()));
         outputs.push(output);
         if !result.is_empty() {
-            nodes.entry(*node).or_default().push(told);
+            nodes.entry(*node).or_default().push(reported);
         }
     }
     if steps.is_empty() {
@@ -507,8 +507,8 @@ async fn store_results(
         .execute(&mut *transaction)
         .await?;
     let mut events = Vec::new();
-    for (node, told) in nodes {
-        for (run, _, step, end) in told {
+    for (node, reported) in nodes {
+        for (run, _, step, end) in reported {
             if let RunEnd::Succeeded { result, .. } = &**end {
                 events.extend(store_facts(transaction, *run, *step, result).await?);
             }
@@ -1073,10 +1073,10 @@ async fn end_unattended_runs(
     .bind(reason)
     .fetch_all(&mut *transaction)
     .await?;
-    let told = |row: &UnattendedRow| {
+    let reported = |row: &UnattendedRow| {
         run_events(row.id, row.noderole_id, row.deployment_id, &row.outcome, row.log_bytes)
     };
-    let events: Vec<_> = rows.iter().flat_map(told).collect();
+    let events: Vec<_> = rows.iter().flat_map(reported).collect();
     append_events(transaction, &events, &[]).await?;
     Ok(rows.into_iter().map(|row| StepId(row.step_id)).collect())
 }

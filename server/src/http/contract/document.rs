@@ -305,7 +305,7 @@ fn response(status: u16) -> String {
 }
 
 fn responses(problem: &Value) -> Value {
-    let said = |status: u16, about: &str| {
+    let text = |status: u16, about: &str| {
         let mut answer = json!({"description": about, "content": {"application/problem+json": {"schema": problem}}});
         let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
         match status {
@@ -315,7 +315,7 @@ fn responses(problem: &Value) -> Value {
         }
         (response(status), answer)
     };
-    ERROR_RESPONSES.iter().map(|(status, about)| said(*status, about)).collect::<Map<_, _>>().into()
+    ERROR_RESPONSES.iter().map(|(status, about)| text(*status, about)).collect::<Map<_, _>>().into()
 }
 
 fn security_schemes() -> Value {

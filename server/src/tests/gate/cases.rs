@@ -454,17 +454,17 @@ async fn misleading_text_is_rejected_on_every_interface() {
     assert!(detail.contains("/app/1/note contains the character U+200B"), "{refused}");
     let id = server.submit(&ada, draft).await;
     for interface in INTERFACES {
-        let said = match interface {
+        let text = match interface {
             Interface::Rest => {
-                let said = json!({"kind": "approve", "reason": "fine\u{202e}"});
-                server.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, said).await
+                let text = json!({"kind": "approve", "reason": "fine\u{202e}"});
+                server.tell(&format!("/api/v1/reviews/{id}/verdicts"), &bo, text).await
             }
             Interface::Page => {
-                let said = format!("review={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
-                server.post_form("/call/give-verdict", &bo, &said).await
+                let text = format!("review={id}&kind=approve&reason=fine{}", escaped("\u{202e}"));
+                server.post_form("/call/give-verdict", &bo, &text).await
             }
         };
-        assert_eq!(outcome(&said).0, 400, "{interface:?}");
+        assert_eq!(outcome(&text).0, 400, "{interface:?}");
     }
     assert_eq!((server.count("edit").await, server.count("verdict").await), (1, 0));
 }

@@ -245,10 +245,10 @@ async fn each_rule_alone_blocks_the_commit() {
         let (code, by_hand) = expected_error(rule);
         case.server.refuses(&case.ada, case.id, &no(409, code), &format!("{rule:?}")).await;
         let path = format!("/api/v1/reviews/{}/commit", case.id);
-        let said = case.server.tell(&path, &case.ada, json!({})).await.problem();
-        let said: Vec<&Value> =
-            said["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();
-        assert_eq!(said, [code], "{rule:?}");
+        let lines = case.server.tell(&path, &case.ada, json!({})).await.problem();
+        let lines: Vec<&Value> =
+            lines["errors"].as_array().expect("a list").iter().map(|error| &error["at"]).collect();
+        assert_eq!(lines, [code], "{rule:?}");
         assert_eq!(case.by_hand().await.as_deref(), by_hand, "{rule:?}");
     }
 }

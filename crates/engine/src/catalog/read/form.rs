@@ -384,22 +384,22 @@ impl Reader<'_> {
 
     /// Rejects deceptive characters in every text of a file, because users read all of them in
     /// lists, reviews and selections. A text that aliases repeat is reported once.
-    fn check_texts(&mut self, node: &Node, told: &mut BTreeSet<At>) {
+    fn check_texts(&mut self, node: &Node, reported: &mut BTreeSet<At>) {
         let mut check = |text: &str, at: At| {
             if let Some(c) = deceiving(text)
-                && told.insert(at)
+                && reported.insert(at)
             {
                 self.error(at, format!("This text has {}", unseen(c)));
             }
         };
         match &node.kind {
             Kind::Scalar { text, .. } => check(text, node.at),
-            Kind::List(items) => items.iter().for_each(|item| self.check_texts(item, told)),
+            Kind::List(items) => items.iter().for_each(|item| self.check_texts(item, reported)),
             Kind::Map(entries) => {
                 for entry in entries {
                     check(&entry.key, entry.at);
                 }
-                entries.iter().for_each(|entry| self.check_texts(&entry.value, told));
+                entries.iter().for_each(|entry| self.check_texts(&entry.value, reported));
             }
         }
     }

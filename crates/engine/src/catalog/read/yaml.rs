@@ -501,13 +501,13 @@ mod tests {
         for changed in
             ["1e-400", "0.10000000000000001", "1e400", "123456789012345678901234", "!!float 1e-400"]
         {
-            let said = complaint(&format!("a:\n - {changed}\n"));
+            let text = complaint(&format!("a:\n - {changed}\n"));
             let number = changed.trim_start_matches("!!float ");
             assert!(
-                said.starts_with(&format!(
+                text.starts_with(&format!(
                     "2:4: The number {number:?} cannot be stored exactly: write"
                 )),
-                "{said}"
+                "{text}"
             );
         }
         assert_eq!(complaint("a: .inf"), "1:4: The number \".inf\" is not finite");
