@@ -113,14 +113,14 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(23) });
   // A page that can't plan asks the server for each lift. The response arrives after the drop.
   await page.route('**/call/planner', (route) => route.fulfill({ status: 503, body: '' }));
-  await page.route('**/call/lift', async (route) => {
+  await page.route('**/call/bind-options', async (route) => {
     await new Promise((done) => setTimeout(done, 1_500));
     await route.continue();
   });
   try {
     await visit(page, page.url());
     const drop = () => inTray(23).dragTo(row(page, ROLE).locator('.cell'));
-    let judged = page.waitForResponse('**/call/lift');
+    let judged = page.waitForResponse('**/call/bind-options');
     await drop();
     await page.keyboard.press('Control+z');
     await page.locator('[role=status][aria-live=assertive]').filter({ hasText: 'Canceled. Nothing was changed.' }).waitFor({ state: 'attached' });
@@ -130,7 +130,7 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
 
     await drop();
     await bound.waitFor();
-    judged = page.waitForResponse('**/call/lift');
+    judged = page.waitForResponse('**/call/bind-options');
     await drop();
     await judged;
     await page.getByRole('alert').filter({ hasText: `${ROLE}: not possible. ${name(23)}` }).waitFor();
@@ -141,7 +141,7 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
     // Keys pressed before the response are handled after it, in order.
     const hear = (words) => page.locator('[role=status][aria-live=assertive]').filter({ hasText: words }).waitFor({ state: 'attached' });
     await inTray(23).focus();
-    judged = page.waitForResponse('**/call/lift');
+    judged = page.waitForResponse('**/call/bind-options');
     for (const key of ['Space', 'End', ROLE[0], 'Enter']) await page.keyboard.press(key);
     assert.equal(await bound.count(), 0, 'it is not known yet');
     await judged;
@@ -151,7 +151,7 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
     await bound.waitFor({ state: 'detached' });
   } finally {
     await page.unroute('**/call/planner');
-    await page.unroute('**/call/lift');
+    await page.unroute('**/call/bind-options');
   }
   assertQuiet(page, /503/);
   page.problems.length = 0;

@@ -247,7 +247,7 @@ test('the board plans drops on the server', async (t) => {
   const board = page.locator('.board');
   assert.equal(await board.getAttribute('data-planner'), 'server');
   const [judged] = await Promise.all([
-    page.waitForResponse('**/call/lift'),
+    page.waitForResponse('**/call/bind-options'),
     page.locator('[data-tray]').filter({ hasText: 'n6' }).dragTo(row(page, 'metrics').locator('.cell')),
   ]);
   assert.equal(judged.status(), 200);

@@ -40,7 +40,7 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await propose(ada);
     await ada.locator('.board[data-planner=here]').waitFor();
     const asked = [];
-    ada.on('request', (request) => request.url().endsWith('/call/lift') && asked.push(request.url()));
+    ada.on('request', (request) => request.url().endsWith('/call/bind-options') && asked.push(request.url()));
     const node = ada.getByRole('button', { name: 'n1', exact: true });
     const from = await center(node);
     await ada.mouse.move(from.x, from.y);

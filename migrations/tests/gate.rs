@@ -200,7 +200,7 @@ async fn changed_base_voids_but_sibling_does_not() {
 async fn second_change_taking_same_node_is_refused() {
     let world = World::new().await;
     world
-        .app("INSERT INTO node (fqdn, deployment_id) SELECT 'n9.x.example', id FROM deployment WHERE system")
+        .app("INSERT INTO node (fqdn, deployment_id, transport) SELECT 'n9.x.example', id, 'local' FROM deployment WHERE system")
         .await
         .unwrap();
     let n9 = sqlx::query_scalar("SELECT id FROM node WHERE fqdn = 'n9.x.example'")

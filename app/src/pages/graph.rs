@@ -123,13 +123,13 @@ fn Loaded(first: GraphView, address: Memo<Address>) -> impl IntoView {
 }
 
 #[server(name = ReadClusterGraph, prefix = "/call", endpoint = "cluster_graph", input = AsJson, output = AsJson)]
-pub async fn cluster_graph(body: GraphOptions) -> ServerResult<GraphView> {
+pub async fn cluster_graph(options: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.cluster_graph(&actor, &body, MissingVertex::Note).await).await
+    answer(request.control.cluster_graph(&actor, &options, MissingVertex::Note).await).await
 }
 
 #[server(name = ReadGraph, prefix = "/call", endpoint = "graph", input = AsJson, output = AsJson)]
-pub async fn graph(deployment: String, body: GraphOptions) -> ServerResult<GraphView> {
+pub async fn graph(deployment: String, options: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.graph(&actor, &deployment, &body, MissingVertex::Note).await).await
+    answer(request.control.graph(&actor, &deployment, &options, MissingVertex::Note).await).await
 }

@@ -313,7 +313,7 @@ async fn policy_sends_everyone_to_set_one_up() {
     assert_eq!(asked.status, StatusCode::OK, "{}", asked.text());
     let answer = Authenticator::new().create(origin, &asked.json()["options"]);
     let made =
-        call("/call/register-passkey", json!({"wish": {"name": "key", "answer": answer}})).await;
+        call("/call/register-passkey", json!({"body": {"name": "key", "answer": answer}})).await;
     assert_eq!(made.status, StatusCode::OK, "{}", made.text());
     assert_eq!(server.send_get("/api/v1/nodes", &dee).await.status, StatusCode::OK);
 }

@@ -30,9 +30,9 @@ pub async fn review(id: ReviewId, after: Option<Anchor>) -> ServerResult<ReviewV
 }
 
 #[server(name = ReadReviewGraph, prefix = "/call", endpoint = "review_graph", input = AsJson, output = AsJson)]
-pub async fn review_graph(id: ReviewId, body: GraphOptions) -> ServerResult<GraphView> {
+pub async fn review_graph(id: ReviewId, options: GraphOptions) -> ServerResult<GraphView> {
     let (request, actor) = signed_in()?;
-    answer(request.control.review_graph(&actor, id, &body, MissingVertex::Note).await).await
+    answer(request.control.review_graph(&actor, id, &options, MissingVertex::Note).await).await
 }
 
 /// The report of the planner.

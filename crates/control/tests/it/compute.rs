@@ -96,8 +96,8 @@ async fn look(installation: &Installation) {
     );
     control.discard(ada, proposal, version + 2).await.unwrap();
     waits!("restore", control.restore(ada, "web", then, false));
-    let request = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
-    waits!("graph", control.graph(ada, "web", &request, MissingVertex::Note));
+    let options = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
+    waits!("graph", control.graph(ada, "web", &options, MissingVertex::Note));
     let now = GraphOptions::default();
     waits!("cluster graph", control.cluster_graph(ada, &now, MissingVertex::Note));
 }
@@ -163,7 +163,7 @@ async fn waiting_for_permit_uses_no_connection() {
     });
     let (store, control) = narrow(&installation, Duration::from_secs(4));
     let (store, control, ada, bo) = (&store, &control, &installation.ada, &installation.bo);
-    let request = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
+    let options = GraphOptions { blueprint: Some(then), ..GraphOptions::default() };
     let (app, key) = (role("app"), NoderoleKey::first(role("app")));
     let anchor = Anchor::Node(n2);
     tokio::join!(
@@ -178,11 +178,11 @@ async fn waiting_for_permit_uses_no_connection() {
         leaves_it(store, "mark_viewed", control.mark_viewed(bo, review, vec![anchor.clone()])),
     );
     tokio::join!(
-        leaves_it(store, "graph", control.graph(ada, "web", &request, MissingVertex::Note)),
+        leaves_it(store, "graph", control.graph(ada, "web", &options, MissingVertex::Note)),
         leaves_it(
             store,
             "cluster graph",
-            control.cluster_graph(ada, &request, MissingVertex::Note)
+            control.cluster_graph(ada, &options, MissingVertex::Note)
         ),
         leaves_it(
             store,

@@ -348,7 +348,7 @@ async fn destructive_commit_requires_typed_name() {
         );
     }
     assert_eq!(installation.traces().await, before);
-    let sql = "SELECT count(*) FROM audit WHERE action = 'review.commit.refused' AND detail->>'refused' = 'name_not_typed'";
+    let sql = "SELECT count(*) FROM audit WHERE action = 'review.commit.refused' AND detail->>'refused' = 'confirmation_required'";
     let audited: i64 =
         sqlx::query_scalar(sql).fetch_one(installation.database.owner()).await.unwrap();
     assert_eq!(audited, 1, "the same again is not written down again at once");

@@ -12,8 +12,8 @@ use store::workers::{NewWorker, WorkerId};
 use crate::installation::Installation;
 
 impl Installation {
-    async fn graph(&self, request: GraphOptions) -> GraphView {
-        self.control.graph(&self.ada, "web", &request, MissingVertex::Note).await.unwrap()
+    async fn graph(&self, options: GraphOptions) -> GraphView {
+        self.control.graph(&self.ada, "web", &options, MissingVertex::Note).await.unwrap()
     }
 
     async fn marked(&self, trail: TrailOptions) -> GraphView {
@@ -107,8 +107,8 @@ async fn cluster_graph_has_all_deployments() {
     let then = installation.bound("web", 2, "runtime").await;
     installation.bound("web", 2, "app").await;
     let (control, ada) = (&installation.control, &installation.ada);
-    let drawn = async |request: GraphOptions| {
-        control.cluster_graph(ada, &request, MissingVertex::Note).await
+    let drawn = async |options: GraphOptions| {
+        control.cluster_graph(ada, &options, MissingVertex::Note).await
     };
 
     let cluster = drawn(GraphOptions::default()).await.unwrap();
@@ -137,14 +137,14 @@ async fn cluster_graph_has_all_deployments() {
 async fn focus_includes_requested_number_of_edges() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
-    let request = |steps| GraphOptions {
+    let options = |steps| GraphOptions {
         focus: Some("web:app".into()),
         direction: GraphDirection::Up,
         steps,
         ..GraphOptions::default()
     };
-    assert_eq!(installation.graph(request(Some(1))).await.vertices.len(), 2);
-    assert_eq!(installation.graph(request(None)).await.vertices.len(), 3);
+    assert_eq!(installation.graph(options(Some(1))).await.vertices.len(), 2);
+    assert_eq!(installation.graph(options(None)).await.vertices.len(), 3);
     let focus = Some("web:gone".into());
     let gone = installation.graph(GraphOptions { focus, ..GraphOptions::default() }).await;
     assert_eq!(
@@ -159,8 +159,8 @@ async fn focus_includes_requested_number_of_edges() {
 async fn unknown_vertex_is_refused_for_api_clients() {
     let installation = Installation::new().await;
     installation.bound("web", 1, "app").await;
-    let asked = async |request: GraphOptions| {
-        installation.control.graph(&installation.ada, "web", &request, MissingVertex::Refused).await
+    let asked = async |options: GraphOptions| {
+        installation.control.graph(&installation.ada, "web", &options, MissingVertex::Refused).await
     };
     let of = |focus: &str| GraphOptions { focus: Some(focus.into()), ..GraphOptions::default() };
     assert_eq!(asked(of("web:runtime")).await.unwrap().vertices.len(), 3);

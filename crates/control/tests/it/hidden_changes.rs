@@ -116,10 +116,10 @@ fn edge<'v>(view: &'v GraphView, from: &str, to: &str) -> Option<&'v GraphEdge> 
 async fn review_graph_has_added_and_removed_edges() {
     let installation = Installation::new().await;
     let id = installation.rewired().await;
-    let graph = async |request: GraphOptions| {
+    let graph = async |options: GraphOptions| {
         installation
             .control
-            .review_graph(&installation.bo, id, &request, MissingVertex::Note)
+            .review_graph(&installation.bo, id, &options, MissingVertex::Note)
             .await
             .unwrap()
     };

@@ -416,7 +416,7 @@ async fn crafted_ids_return_404() {
             );
             answer.problem();
         }
-        for (call, more) in [("commit", ""), ("judge", "&kind=reject&reason=x")] {
+        for (call, more) in [("commit", ""), ("give-verdict", "&kind=reject&reason=x")] {
             let answer = server
                 .post_form(&format!("/call/{call}"), &bo, &format!("review={crafted}{more}"))
                 .await;
