@@ -120,7 +120,7 @@ impl Scale {
     fn names(&self) -> Vec<Entry> {
         let whole =
             if self.owners.len() > TONES.len() { TONES.len() - 1 } else { self.owners.len() };
-        let (reported, others) = self.owners.split_at(whole);
+        let (shown, others) = self.owners.split_at(whole);
         let entry = |name: &String| Entry {
             tone: self.owner_tone(name),
             shape: Icon::Dot,
@@ -131,7 +131,7 @@ impl Scale {
             shape: Icon::Dot,
             words: many(others.len(), "other"),
         });
-        reported.iter().map(entry).chain(others).collect()
+        shown.iter().map(entry).chain(others).collect()
     }
 }
 

@@ -499,12 +499,12 @@ fn AddNodesDialog(handle: DialogHandle, added: Callback<()>) -> impl IntoView {
         .into_any()
     });
     let result = move || {
-        let reported = match add.value().get()?.ok()? {
+        let summary = match add.value().get()?.ok()? {
             1 => "1 node added".to_owned(),
             count => format!("{count} nodes added"),
         };
         Some(
-            view! { <div class="notice" data-state="active" role="status">{icon(Icon::Check)} <div><b>{reported}</b></div></div> },
+            view! { <div class="notice" data-state="active" role="status">{icon(Icon::Check)} <div><b>{summary}</b></div></div> },
         )
     };
     view! {

@@ -400,8 +400,8 @@ fn problem_for_response(status: StatusCode, headers: &HeaderMap) -> Problem {
 /// must run within the request's limits.
 pub(crate) async fn add_admin_contacts(state: &AppState, mut answer: Response) -> Response {
     if let Some(Refusal(problem)) = answer.extensions_mut().remove::<Refusal>() {
-        let reported = Refusal(state.control.add_admin_contacts(problem).await);
-        answer.extensions_mut().insert(reported);
+        let refusal = Refusal(state.control.add_admin_contacts(problem).await);
+        answer.extensions_mut().insert(refusal);
     }
     answer
 }
@@ -543,7 +543,7 @@ mod tests {
 
     #[test]
     fn rust_types_are_described_as_text() {
-        for (text, reported) in [
+        for (text, expected) in [
             (
                 "invalid type: integer `7`, expected struct NodeRequest",
                 "invalid type: integer `7`, expected an object",
@@ -582,7 +582,7 @@ mod tests {
             ("a text, missing field `a`", "a text, missing field `a`"),
             ("EOF while parsing an object", "unexpected end of JSON input"),
         ] {
-            assert_eq!(describe_serde_error(text), reported);
+            assert_eq!(describe_serde_error(text), expected);
         }
         assert!(
             describe_serde_error("UUID parsing failed: invalid character: found `x` at 0")
@@ -593,7 +593,7 @@ mod tests {
     /// Uses the library itself, so that a change of its messages is noticed.
     #[test]
     fn invalid_json_is_described_as_text() {
-        for (sent, reported) in [
+        for (sent, expected) in [
             (r#"{"a": }"#, "a value is missing"),
             ("nothing", "expected true, false, null or a string in quotation marks"),
             ("{1: 2}", "a field name must be in quotation marks"),
@@ -610,7 +610,7 @@ mod tests {
         ] {
             let Refusal(problem) =
                 read_json::<serde_json::Value>(sent.as_bytes()).expect_err("no JSON");
-            assert_eq!(problem.errors[0].detail, reported, "{sent}");
+            assert_eq!(problem.errors[0].detail, expected, "{sent}");
         }
         let Refusal(problem) = read_json::<serde_json::Value>(b"[\"\xff\"]").expect_err("no UTF-8");
         assert_eq!(problem.errors[0].detail, "invalid UTF-8");

@@ -202,8 +202,8 @@ impl Listening {
             }
         }
         loop {
-            let reported = match self.ring.recv().await {
-                Ok(reported) => reported,
+            let feed_message = match self.ring.recv().await {
+                Ok(feed_message) => feed_message,
                 Err(broadcast::error::RecvError::Closed) => return Ok(None),
                 Err(broadcast::error::RecvError::Lagged(missed)) => {
                     tracing::debug!(missed, "a stream is too slow");
@@ -214,12 +214,12 @@ impl Listening {
                     return Ok(Some(vec![FeedMessage::Reset(self.place)]));
                 }
             };
-            match &reported {
+            match &feed_message {
                 FeedMessage::Entry(entry) if entry.position <= self.place => continue,
                 FeedMessage::Entry(entry) => self.place = entry.position,
                 FeedMessage::Reset(place) => self.place = *place,
             }
-            return Ok(Some(vec![reported]));
+            return Ok(Some(vec![feed_message]));
         }
     }
 }

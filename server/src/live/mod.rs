@@ -185,8 +185,8 @@ impl Logs {
     }
 
     /// A run that is queued after its page was opened becomes known with its first event.
-    fn learn(&mut self, reported: &FeedMessage) {
-        if let FeedMessage::Entry(entry) = reported
+    fn learn(&mut self, feed_message: &FeedMessage) {
+        if let FeedMessage::Entry(entry) = feed_message
             && let Live::Run { run, noderole, .. } = entry.event
             && self.runs.contains(&run)
         {
@@ -222,8 +222,8 @@ fn stream(
         let (mut heartbeat, mut still) = (every(state.stream_intervals.heartbeat), every(state.stream_intervals.session_check));
         // Shows at once that the connection works, and its position.
         yield Ok(beat(events.position()));
-        if let Some(reported) = first {
-            yield Ok(message(&reported));
+        if let Some(feed_message) = first {
+            yield Ok(message(&feed_message));
         }
         let mut logs = Logs { runs: topics.runs(), ..Logs::default() };
         let mut sieve = EventFilter { topics, last: None };
@@ -236,7 +236,7 @@ fn stream(
                 () = state.stopping.cancelled() => break,
                 _ = still.tick() => StreamEvent::SessionCheck,
                 _ = heartbeat.tick() => StreamEvent::Heartbeat,
-                reported = events.next() => StreamEvent::FeedMessage(reported),
+                feed_message = events.next() => StreamEvent::FeedMessage(feed_message),
                 grown = log_growth.next() => StreamEvent::LogGrowth(grown),
             };
             match turn {
@@ -244,10 +244,10 @@ fn stream(
                 StreamEvent::SessionCheck if state.people.can_still_view(&actor).await != Ok(true) => break,
                 StreamEvent::SessionCheck => {}
                 StreamEvent::Heartbeat => yield Ok(beat(events.position())),
-                StreamEvent::FeedMessage(Ok(Some(reported))) => {
-                    for reported in reported.iter().filter(|reported| sieve.accepts(reported)) {
-                        logs.learn(reported);
-                        yield Ok(message(reported));
+                StreamEvent::FeedMessage(Ok(Some(feed_message))) => {
+                    for feed_message in feed_message.iter().filter(|feed_message| sieve.accepts(feed_message)) {
+                        logs.learn(feed_message);
+                        yield Ok(message(feed_message));
                     }
                 }
                 // The server stops or the database is unavailable. The page reconnects.
@@ -285,8 +285,8 @@ struct EventFilter {
 }
 
 impl EventFilter {
-    fn accepts(&mut self, reported: &FeedMessage) -> bool {
-        let FeedMessage::Entry(entry) = reported else {
+    fn accepts(&mut self, feed_message: &FeedMessage) -> bool {
+        let FeedMessage::Entry(entry) = feed_message else {
             return true;
         };
         let again = self.last.as_ref().is_some_and(|last| {
@@ -300,8 +300,8 @@ impl EventFilter {
     }
 }
 
-fn message(reported: &FeedMessage) -> Event {
-    let (place, live) = match reported {
+fn message(feed_message: &FeedMessage) -> Event {
+    let (place, live) = match feed_message {
         FeedMessage::Entry(entry) => (entry.position, &entry.event),
         FeedMessage::Reset(place) => (*place, &Live::Reset),
     };
@@ -336,10 +336,10 @@ mod tests {
     #[test]
     fn event_with_several_topics_is_sent_once() {
         let deployment = "deployment:00000000-0000-0000-0000-000000000001";
-        let through = |topics: &str, reported: &[FeedMessage]| {
+        let through = |topics: &str, feed_message: &[FeedMessage]| {
             let mut sieve =
                 EventFilter { topics: Topics::parse(topics).expect("topics"), last: None };
-            reported.iter().map(|reported| sieve.accepts(reported)).collect::<Vec<_>>()
+            feed_message.iter().map(|feed_message| sieve.accepts(feed_message)).collect::<Vec<_>>()
         };
         let messages = [
             entry("blueprints", 1, 1),

@@ -151,9 +151,9 @@ fn parse_connection(
 
 #[cfg(feature = "ssr")]
 fn parse_hints(text: &str) -> Result<serde_json::Value, api::Problem> {
-    let reported = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
+    let invalid = |why: String| api::Problem::invalid(format!("Invalid hints: {why}"));
     crate::validation::read(text)
-        .map_err(|fault| reported(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
+        .map_err(|fault| invalid(format!("{} {}", fault.at, fault.detail).trim().to_owned()))
 }
 
 /// Starts or ends a node's maintenance.

@@ -19,13 +19,14 @@ struct Step {
 }
 
 /// The five steps, each with a link.
-fn five(reported: &FirstSteps) -> [Step; 5] {
-    let board = reported
+fn five(first_steps: &FirstSteps) -> [Step; 5] {
+    let board = first_steps
         .deployment
         .as_ref()
         .map_or_else(|| addresses::DEPLOYMENTS.to_owned(), addresses::deployment);
-    let review = reported.review.map_or_else(|| addresses::REVIEWS.to_owned(), addresses::review);
-    let watch = match (reported.ran, reported.retried) {
+    let review =
+        first_steps.review.map_or_else(|| addresses::REVIEWS.to_owned(), addresses::review);
+    let watch = match (first_steps.ran, first_steps.retried) {
         (false, _) => {
             "Watch the states on the board: BLOCKED, TODO, TRANSITION, ACTIVE. Select a noderole to see its runs and logs."
         }
@@ -36,32 +37,32 @@ fn five(reported: &FirstSteps) -> [Step; 5] {
     };
     [
         Step {
-            done: reported.edited,
+            done: first_steps.edited,
             title: "Drag a node onto a role",
             how: "Press Propose changes on the board. Drag a node from the tray onto a role, or select the node and press “Bind to…”.",
             place: board.clone(),
         },
         Step {
-            done: reported.submitted,
+            done: first_steps.submitted,
             title: "Check what Gantry adds",
             how: "The bar above the board counts the noderoles that your edits add. Press Review changes and enter a title.",
             place: board.clone(),
         },
         Step {
-            done: reported.judged,
+            done: first_steps.judged,
             title: "Get or give an approval",
             how: "Try to approve it yourself: the page explains why you cannot. Another person with the reviewer permission can. If you are \
                   alone, use the sign-in links that make run prints at each start. Each of the two links signs in another person. If you approve another person's change, this step is done, too.",
             place: review.clone(),
         },
         Step {
-            done: reported.committed,
+            done: first_steps.committed,
             title: "Commit the change",
             how: "So far nothing has run on a machine. After the approval, press Commit.",
             place: review,
         },
         Step {
-            done: reported.ran && reported.retried,
+            done: first_steps.ran && first_steps.retried,
             title: "Watch the run, break it and retry it",
             how: watch,
             place: board,
@@ -78,13 +79,13 @@ pub(super) fn FirstSteps(
 ) -> impl IntoView {
     let put = ServerAction::<HideFirstSteps>::new();
     on_success(put, move |()| changed.run(()));
-    let left = Memo::new(move |_| steps.get().filter(|reported| !reported.is_complete()));
+    let left = Memo::new(move |_| steps.get().filter(|first_steps| !first_steps.is_complete()));
     let list = move || {
-        let reported = left.get()?;
+        let first_steps = left.get()?;
         if away.get() {
             return Some(show_button(put));
         }
-        let five = five(&reported);
+        let five = five(&first_steps);
         let done = five.iter().filter(|step| step.done).count();
         let next = five.iter().position(|step| !step.done);
         let lines = five.into_iter().enumerate().map(|(n, step)| line(step, Some(n) == next));
@@ -144,20 +145,20 @@ mod tests {
 
     #[test]
     fn first_steps_link_to_their_pages() {
-        let places = |reported: &FirstSteps| five(reported).map(|step| step.place);
+        let places = |first_steps: &FirstSteps| five(first_steps).map(|step| step.place);
         assert_eq!(
             places(&FirstSteps::default()),
             ["/deployments", "/deployments", "/reviews", "/reviews", "/deployments"]
         );
         let deployment = DeploymentName::parse("web").ok();
-        let reported = FirstSteps {
+        let first_steps = FirstSteps {
             edited: true,
             deployment,
             review: Some(ReviewId(7)),
             ..FirstSteps::default()
         };
         assert_eq!(
-            places(&reported),
+            places(&first_steps),
             [
                 "/deployments/web",
                 "/deployments/web",
@@ -166,8 +167,8 @@ mod tests {
                 "/deployments/web"
             ]
         );
-        assert_eq!(five(&reported).map(|step| step.done), [true, false, false, false, false]);
-        let ran = FirstSteps { ran: true, ..reported };
+        assert_eq!(five(&first_steps).map(|step| step.done), [true, false, false, false, false]);
+        let ran = FirstSteps { ran: true, ..first_steps };
         assert!(!five(&ran)[4].done && five(&ran)[4].how.contains("break it"));
         assert!(five(&FirstSteps { retried: true, ..ran })[4].done);
     }

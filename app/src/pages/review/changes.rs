@@ -120,11 +120,11 @@ struct RoleContentDifference {
 impl Names {
     /// Adds the differences between contents and between pinned versions.
     fn with_versions(self, contents: Vec<ContentChange>, pins: Vec<PinChange>) -> Self {
-        let reported = contents.into_iter().map(|content| {
+        let differences = contents.into_iter().map(|content| {
             let ContentChange { old, new, changes, files } = content;
             ((old, new), RoleContentDifference { changes, files })
         });
-        Self { contents: reported.collect(), pins, ..self }
+        Self { contents: differences.collect(), pins, ..self }
     }
 
     fn pin(&self, deployment: DeploymentId, barclamp: &BarclampName) -> Option<&PinChange> {
@@ -147,8 +147,10 @@ impl Names {
     /// Rows for the difference between two contents: the changed values of the definition, and the
     /// files.
     fn content_rows(&self, sides: Sides<Option<Hash>>) -> AnyView {
-        let reported = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
-        let Some(RoleContentDifference { changes, files }) = reported else { return ().into_any() };
+        let difference = sides.old.zip(sides.new).and_then(|both| self.contents.get(&both));
+        let Some(RoleContentDifference { changes, files }) = difference else {
+            return ().into_any();
+        };
         let definition = changes.iter().cloned().map(definition_row).collect_view();
         (definition, files.iter().cloned().map(files::file_row).collect_view()).into_any()
     }

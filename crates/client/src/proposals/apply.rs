@@ -714,10 +714,10 @@ fn present(
             own.insert((*id, key.clone()), data);
         }
     }
-    let view = declared.roles_with_data();
+    let with_data = declared.roles_with_data();
     let mut choices = BTreeMap::new();
     for choice in &board.choices {
-        let expects = if view.contains(&choice.role) {
+        let expects = if with_data.contains(&choice.role) {
             expected(server, choice)?
         } else {
             ExpectedData::default()

@@ -131,9 +131,9 @@ impl Planner<'_> {
         let mut wrong = Vec::new();
         let bound =
             declared.bindings.iter().map(|(role, nodes)| (role, nodes.at, !nodes.is.is_empty()));
-        let view = declared.data.iter().map(|(role, data)| (role, data.position(""), false));
+        let data = declared.data.iter().map(|(role, data)| (role, data.position(""), false));
         let listed = declared.roles.iter().map(|(role, at)| (role, *at, false));
-        for (role, at, binds) in bound.chain(view).chain(listed) {
+        for (role, at, binds) in bound.chain(data).chain(listed) {
             match present.roles.get(role) {
                 Some(there) if binds && !there.bindable => {
                     wrong.push(declared.wrong(

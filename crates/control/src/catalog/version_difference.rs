@@ -181,7 +181,7 @@ fn with_text(
     heads: &BTreeMap<Hash, ScriptHead>,
 ) -> Vec<ContentChange> {
     let mut seen = 0;
-    let reported = known.into_iter().map(|(content, files)| {
+    let contents = known.into_iter().map(|(content, files)| {
         let files = files.into_iter().map(|file| {
             seen += 1;
             let text = match seen > MAX_FILES {
@@ -198,7 +198,7 @@ fn with_text(
         });
         ContentChange { files: files.collect(), ..content }
     });
-    reported.collect()
+    contents.collect()
 }
 
 impl Control {
@@ -271,13 +271,13 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
     let (was, is): (Vec<&str>, Vec<&str>) =
         (was.iter().map(String::as_str).collect(), is.iter().map(String::as_str).collect());
     let difference = TextDiff::from_slices(&was, &is);
-    let mut listed = Vec::new();
+    let mut file_lines = Vec::new();
     for (n, group) in difference.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if n > 0 {
-            listed.push(FileLine { mark: LineMark::Gap, number: None, text: String::new() });
+            file_lines.push(FileLine { mark: LineMark::Gap, number: None, text: String::new() });
         }
         let changes = group.iter().flat_map(|op| difference.iter_changes(op));
-        listed.extend(changes.map(|change| {
+        file_lines.extend(changes.map(|change| {
             let (mark, at) = match change.tag() {
                 ChangeTag::Equal => (LineMark::Unchanged, change.new_index()),
                 ChangeTag::Insert => (LineMark::Added, change.new_index()),
@@ -290,7 +290,7 @@ fn difference_of(old: Option<&ScriptHead>, new: Option<&ScriptHead>) -> FileText
     // A cut line hides its effect just as a cut file does.
     let long = |line: &&str| line.chars().nth(MAX_LINE_LENGTH).is_some();
     let cut = was_cut || is_cut || was.iter().any(long) || is.iter().any(long);
-    FileText::Lines { lines: listed, cut }
+    FileText::Lines { lines: file_lines, cut }
 }
 
 /// The first lines of a file, and whether there are more. `None` if it is not text.

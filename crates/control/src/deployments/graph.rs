@@ -595,7 +595,7 @@ impl WholeGraph {
             .zip(waves)
             .filter_map(|(item, wave)| Some((item.id, wave?)))
             .collect();
-        let (trail, reported) = self.trail(query, took);
+        let (trail, path_view) = self.trail(query, took);
         let (unfold, gone) = self.narrow(query, &trail);
         let (folded, cut) = self.fold(&unfold, &trail);
         let (target, then) = self.then.take().unzip();
@@ -618,7 +618,7 @@ impl WholeGraph {
             total_edges: wires,
             waves: waves.values().copied().max().unwrap_or(0),
             cut,
-            trail: reported,
+            trail: path_view,
             cursor,
         })
     }
@@ -696,12 +696,12 @@ impl WholeGraph {
             None | Some(TrailOptions::From(_)) => (PathSet::default(), None),
             Some(TrailOptions::Between(from, to)) => {
                 let (trail, text) = self.between(from, to);
-                let reported = GraphTrail {
+                let path_view = GraphTrail {
                     summary: text,
                     noderoles: trail.noderoles.len(),
                     path: Vec::new(),
                 };
-                (trail, Some(reported))
+                (trail, Some(path_view))
             }
             Some(TrailOptions::Longest(length)) => {
                 let way = match length {
@@ -719,8 +719,8 @@ impl WholeGraph {
                         trail::longest(&self.items, one)
                     }
                 };
-                let reported = self.trail_of(&way, *length, took);
-                (trail::along(&way), Some(reported))
+                let path_view = self.trail_of(&way, *length, took);
+                (trail::along(&way), Some(path_view))
             }
         }
     }

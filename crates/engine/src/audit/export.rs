@@ -511,7 +511,7 @@ impl Check {
                 self.expect(&sealed)?;
                 if whole { self.entry(&sealed) } else { Ok(()) }
             }
-            Line::End(message) => self.end(&message),
+            Line::End(end) => self.end(&end),
             _ if self.last(after) != end => Err(wrong(
                 format!("entry {}", self.last(after) + 1),
                 format!("it is missing: the header names {end} as the last entry"),

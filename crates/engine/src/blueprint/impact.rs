@@ -489,7 +489,7 @@ pub fn reason<'e>(effects: &'e Effects, step: &StepIntent) -> Option<&'e str> {
 
 /// Whether the reviewed intent of a step changes.
 fn has_changed_intent(planned: &Planned<'_>, step: &StepIntent) -> bool {
-    let reported = |blueprint: &'_ Blueprint| {
+    let intent = |blueprint: &'_ Blueprint| {
         let (_, noderole) = blueprint.noderole(step.node, &step.key)?;
         let deployment = blueprint.deployments.get(&noderole.deployment);
         let of_role = deployment
@@ -498,7 +498,7 @@ fn has_changed_intent(planned: &Planned<'_>, step: &StepIntent) -> bool {
         let of_role = of_role.unwrap_or_else(|| serde_json::json!({}));
         Some((noderole.role, noderole.data.clone(), of_role))
     };
-    reported(planned.old) != reported(planned.new)
+    intent(planned.old) != intent(planned.new)
 }
 
 /// Whether a step gets a destructive role although this change does not run it. Its next run, or

@@ -190,10 +190,10 @@ fn project_node(
         let change = step_change(catalog.role(noderole.role)?, before, noderole, role_was, role_is);
         // A step that keeps its progress also gets another content hash if its deployment's data
         // changed.
-        let reported = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
+        let data_of = |role: Option<&DeploymentRoleDoc>| role.map(|role| role.data.clone());
         if before != Some(noderole)
             || change != StepChange::Keep
-            || reported(role_was) != reported(role_is)
+            || data_of(role_was) != data_of(role_is)
         {
             found.steps.push(intent(
                 node,
@@ -387,10 +387,10 @@ fn step_change(
     if before.role != after.role {
         return StepChange::Rerun(RerunCause::RoleChanged);
     }
-    let reported = |data: Option<&DeploymentRoleDoc>| {
+    let data_of = |data: Option<&DeploymentRoleDoc>| {
         data.map(|d| d.data.clone()).unwrap_or_else(|| serde_json::json!({}))
     };
-    if before.data != after.data || reported(role_was) != reported(role_is) {
+    if before.data != after.data || data_of(role_was) != data_of(role_is) {
         return StepChange::Rerun(RerunCause::DataChanged);
     }
     StepChange::Keep

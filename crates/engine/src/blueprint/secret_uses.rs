@@ -393,13 +393,13 @@ impl Gathered {
     }
 
     fn close(self) -> Vec<SecretChange> {
-        let reported = |((change, secret, was, kind, deployment, role, inherited), nodes): (
+        let secret_use = |((change, secret, was, kind, deployment, role, inherited), nodes): (
             ChangeKey,
             BTreeSet<Fqdn>,
         )| {
             let nodes = Counted::up_to(NAMED, nodes.into_iter().collect());
             SecretChange { change, secret, was, kind, deployment, role, inherited, nodes }
         };
-        self.0.into_iter().map(reported).collect()
+        self.0.into_iter().map(secret_use).collect()
     }
 }

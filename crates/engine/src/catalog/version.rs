@@ -372,10 +372,10 @@ mod tests {
         old.scripts = vec![script("10-a.sh", b"a"), script("20-b.sh", b"b")];
         new.scripts =
             vec![script("05-new.sh", b"n"), script("10-a.sh", b"a"), script("20-b.sh", b"other")];
-        let reported = |old: &Role, new: &Role| {
+        let changed_paths = |old: &Role, new: &Role| {
             contents(old, new).unwrap().into_iter().map(|change| change.path).collect::<Vec<_>>()
         };
-        let paths = reported(&old, &new);
+        let paths = changed_paths(&old, &new);
         for path in [
             "/provides",
             "/scripts/05-new.sh",
@@ -385,7 +385,7 @@ mod tests {
             assert!(paths.iter().any(|found| found == path), "{path} in {paths:?}");
         }
         assert!(!paths.contains(&"/scripts/10-a.sh/content".to_owned()), "{paths:?}");
-        assert!(reported(&old, &old).is_empty());
+        assert!(changed_paths(&old, &old).is_empty());
     }
 
     #[test]

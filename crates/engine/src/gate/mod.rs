@@ -959,14 +959,14 @@ mod tests {
             by_risk: by_risk.iter().copied().collect(),
             ..Policy::default()
         };
-        let reported = |old: &Policy, new: &Policy| {
+        let change_texts = |old: &Policy, new: &Policy| {
             old.changes(new).iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         let old = policy(1, &[(Risk::Destructive, 3), (Risk::Move, 2)]);
         assert!(old.changes(&old).is_empty());
         let new = policy(2, &[(Risk::Destructive, 1)]);
         assert_eq!(
-            reported(&old, &new),
+            change_texts(&old, &new),
             [
                 "every change: 1 -> 2",
                 "destructive: 3 -> 1 (2, as for every change)",
@@ -985,7 +985,7 @@ mod tests {
         );
         // Different policies never have the same text.
         assert_eq!(
-            reported(&policy(3, &[(Risk::Rerun, 1)]), &policy(3, &[(Risk::Rerun, 2)])).len(),
+            change_texts(&policy(3, &[(Risk::Rerun, 1)]), &policy(3, &[(Risk::Rerun, 2)])).len(),
             1
         );
     }

@@ -73,7 +73,7 @@ pub fn turn(
     can_commit: bool,
 ) -> Option<ReviewAction> {
     // An approval that does not count must be given again once it would.
-    let text = || {
+    let has_current_verdict = || {
         let last = facts.last_verdict(person);
         last.is_some_and(|verdict| {
             verdict.kind != VerdictKind::Approve || approval_counts(facts, person)
@@ -81,7 +81,9 @@ pub fn turn(
     };
     match ReviewStatus::of(gate) {
         ReviewStatus::Unreviewed
-            if may_judge(facts, person).is_ok() && facts.can_count(person) && !text() =>
+            if may_judge(facts, person).is_ok()
+                && facts.can_count(person)
+                && !has_current_verdict() =>
         {
             Some(ReviewAction::Judge)
         }

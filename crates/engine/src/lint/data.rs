@@ -233,11 +233,11 @@ pub(super) fn node_key_as_data(context: &LintContext<'_>, findings: &mut CheckFi
         ssh.map(|ssh| ssh.key.name.as_str()).collect()
     };
     begun(context, findings, |SecretChange { secret, inherited, .. }| {
-        let reported = context.subject.secrets.and_then(|known| known.get(&secret.name));
-        let reported =
-            reported.is_some_and(|known| matches!(known.descriptor, Some(Descriptor::NodeKey {})));
-        let is_key =
-            !inherited && (reported || keys.get_or_init(of_nodes).contains(secret.name.as_str()));
+        let known_secret = context.subject.secrets.and_then(|known| known.get(&secret.name));
+        let is_node_key = known_secret
+            .is_some_and(|known| matches!(known.descriptor, Some(Descriptor::NodeKey {})));
+        let is_key = !inherited
+            && (is_node_key || keys.get_or_init(of_nodes).contains(secret.name.as_str()));
         let what = format!(
             "The role uses secret {secret}, which is a node key. Workers connect with it, and runs \
              never receive it"

@@ -346,11 +346,11 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
     }
 
     fn required_reasons(&self, new: &[NoderoleId]) -> Vec<(RoleName, NodeId, Option<String>)> {
-        let reported = |id: &NoderoleId| {
+        let required_reason = |id: &NoderoleId| {
             let (node, key, _) = self.draft.noderole(*id)?;
             Some((key.role.clone(), node, self.draft.bind_origin(*id).and_then(reason_text)))
         };
-        new.iter().filter_map(reported).collect()
+        new.iter().filter_map(required_reason).collect()
     }
 
     /// Adds the result of a node's drop, computed for it or for an equivalent node (`like`).

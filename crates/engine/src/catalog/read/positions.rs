@@ -42,12 +42,12 @@ impl PositionedYaml {
 /// The position and the problem: a syntax error, an exceeded limit, a duplicate key, or a number
 /// that JSON cannot represent.
 pub fn positioned_yaml(bytes: &[u8]) -> Result<Vec<PositionedYaml>, (At, String)> {
-    let reported = |Broken { at, what }| (at, what);
-    let trees = parse_all(bytes).map_err(reported)?;
+    let position_and_text = |Broken { at, what }| (at, what);
+    let trees = parse_all(bytes).map_err(position_and_text)?;
     let document = |tree: &Node| {
         let mut places = BTreeMap::new();
         gather(tree, tree.at, String::new(), &mut places);
-        Ok(PositionedYaml { value: tree.json().map_err(reported)?, places })
+        Ok(PositionedYaml { value: tree.json().map_err(position_and_text)?, places })
     };
     trees.iter().map(|tree| document(tree)).collect()
 }
