@@ -168,29 +168,29 @@ RETURNS TABLE (
   step_id uuid, noderole_id uuid, node_id uuid, concurrency_group_id bigint, state text,
   priority int, since timestamptz, rank int, is_exclusive boolean, disruption_budget_ids bigint[],
   node_fits boolean,
-  rests boolean, unknown boolean, jig boolean, unserved boolean, node_reasons text[],
-  frozen boolean, on_hold boolean, paused boolean, no_worker boolean, backoff boolean,
-  budget boolean, chunk boolean, concurrency_group boolean, exclusive boolean, other_action boolean,
-  room boolean, reason text)
+  needs_no_run boolean, unknown boolean, jig boolean, no_worker_for_jig boolean, node_reasons text[],
+  node_blocked boolean, on_hold boolean, paused boolean, no_worker boolean, backoff boolean,
+  disruption_budget boolean, chunk boolean, concurrency_group boolean, exclusive boolean, other_action boolean,
+  run_limit boolean, reason text)
 LANGUAGE sql STABLE AS $$
   SELECT s.id, s.noderole_id, s.node_id, s.concurrency_group_id, s.state,
     s.priority, s.since, s.rank, s.exclusive, s.disruption_budget_ids, s.node_fits, f.*, CASE
-      WHEN f.rests THEN 'rests'
+      WHEN f.needs_no_run THEN 'no_run_needed'
       WHEN f.unknown THEN 'unknown'
       WHEN f.jig THEN 'jig'
-      WHEN f.unserved THEN 'unserved'
+      WHEN f.no_worker_for_jig THEN 'no_worker_for_jig'
       WHEN NOT s.node_fits THEN f.node_reasons[1]
-      WHEN f.frozen THEN 'frozen'
+      WHEN f.node_blocked THEN 'node_blocked'
       WHEN f.on_hold THEN 'on_hold'
       WHEN f.paused THEN 'paused'
       WHEN f.no_worker THEN 'no_worker'
       WHEN f.backoff THEN 'backoff'
-      WHEN f.budget THEN 'budget'
+      WHEN f.disruption_budget THEN 'disruption_budget'
       WHEN f.chunk THEN 'chunk'
       WHEN f.concurrency_group THEN 'concurrency_group'
       WHEN f.exclusive THEN 'exclusive'
       WHEN f.other_action THEN 'other_action'
-      WHEN f.room THEN 'room'
+      WHEN f.run_limit THEN 'run_limit'
       -- Last, because it reads the parents. Only a step with a wrong count is TODO before them.
       WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after) THEN 'unknown'
     END
@@ -198,7 +198,7 @@ LANGUAGE sql STABLE AS $$
     SELECT
       -- It becomes ACTIVE without a run. It remains from an unfinished batch.
       s.immediate OR s.skipped IS NOT NULL
-        OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)) AS rests,
+        OR (s.applied_generation = s.generation AND (s.destructive OR s.cause IS NULL)) AS needs_no_run,
       s.disruption_budget_ids <> '{}' AND EXISTS (
         SELECT FROM unnest(s.disruption_budget_ids) AS b (id)
         WHERE NOT EXISTS (SELECT FROM disruption_budget d WHERE d.id = b.id)) AS unknown,
@@ -207,12 +207,12 @@ LANGUAGE sql STABLE AS $$
       s.jig IN (
         SELECT j.name FROM jig j
         WHERE NOT EXISTS (SELECT FROM live_workers() l WHERE j.class = ANY (l.jigs))
-          AND EXISTS (SELECT FROM live_workers() l WHERE l.capacity > 0)) AS unserved,
+          AND EXISTS (SELECT FROM live_workers() l WHERE l.capacity > 0)) AS no_worker_for_jig,
       CASE WHEN s.node_fits THEN '{}' ELSE (
         SELECT node_reasons(s.needs, n.phantom, n.removed_in, n.available, n.alive, n.joined)
         FROM node n WHERE n.id = s.node_id) END AS node_reasons,
       s.node_id IN (
-        SELECT e.node_id FROM step e WHERE e.state = 'error' AND e.freezes_node) AS frozen,
+        SELECT e.node_id FROM step e WHERE e.state = 'error' AND e.freezes_node) AS node_blocked,
       s.concurrency_group_id IN (
         SELECT g.id FROM concurrency_group_admission() g WHERE g.on_hold) AS on_hold,
       NOT (SELECT r.enabled FROM run_admission(run_limit) r) AS paused,
@@ -226,7 +226,7 @@ LANGUAGE sql STABLE AS $$
             SELECT d.disruption_budget_id, d.node_id FROM down_nodes() d)
           AND (b.id, s.id) NOT IN (
             SELECT a.disruption_budget_id, a.step_id FROM awaited_steps() a)
-        ) AS budget,
+        ) AS disruption_budget,
       s.concurrency_group_id IN (
         SELECT g.id FROM concurrency_group_admission() g WHERE g.chunk) AS chunk,
       s.concurrency_group_id IN (
@@ -243,6 +243,6 @@ LANGUAGE sql STABLE AS $$
         WHERE o.noderole_id = s.noderole_id AND o.action = 'run') AS other_action,
       (SELECT r.running >= least(run_limit, r.capacity + r.draining)
         FROM run_admission(run_limit) r
-        WHERE r.capacity > 0) IS TRUE AS room
+        WHERE r.capacity > 0) IS TRUE AS run_limit
   ) f
 $$;

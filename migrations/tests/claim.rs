@@ -450,7 +450,7 @@ async fn deployment_priority_changes_claim_order() {
 }
 
 #[tokio::test]
-async fn unserved_jig_uses_no_slot() {
+async fn jig_without_worker_uses_no_slot() {
     let floor = ClaimDatabase::new().await;
     floor.sql("INSERT INTO jig (name, class) VALUES ('puppet', 'puppet')").await;
     floor.steps(1, "a", (1, 2), "", "").await;

@@ -931,7 +931,7 @@ fn waits() -> Vec<PendingGroup> {
             )],
         ),
         group(
-            PendingReason::BehindFailure,
+            PendingReason::DependencyFailed,
             10_000,
             true,
             vec![step(

@@ -293,7 +293,7 @@ async fn overview_shows_health_and_links() {
         "href=\"/runs?state=running\" data-state=\"transition\"",
         "href=\"/deployments\" data-state=\"active\"",
         ">1800<",
-        "href=\"/pending?reason=behind_failure\"",
+        "href=\"/pending?reason=dependency_failed\"",
         "10000+",
         "href=\"/reviews?whose=for_me\"",
         "href=\"/deployments?state=proposed\"",

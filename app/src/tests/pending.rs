@@ -17,7 +17,7 @@ async fn pending_steps_are_grouped_by_reason() {
         "Waiting for failed steps",
         "10000+",
         "Show all 10000+",
-        "href=\"/pending?reason=behind_failure\"",
+        "href=\"/pending?reason=dependency_failed\"",
         "retry or change the failed step that they depend on",
         "href=\"/runs/12\"",
         &format!("href=\"/noderoles/{failed}\""),

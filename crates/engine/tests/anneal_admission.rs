@@ -60,7 +60,7 @@ fn step(n: u128, node: u128) -> (StepId, StepView) {
         exclusive: true,
         on_error: OnError::Descendants,
         budgets: BTreeSet::new(),
-        rests: false,
+        needs_no_run: false,
         is_joined: true,
     };
     (step_id(n), view)
@@ -184,7 +184,7 @@ fn every_rule_applies_and_is_reported() {
             "The step is ACTIVE, so there is nothing to \
                                                      start",
         ),
-        (|v| the_step(v).rests = true, "The step needs no run and becomes active by itself"),
+        (|v| the_step(v).needs_no_run = true, "The step needs no run and becomes active by itself"),
         (
             |v| {
                 the_step(v).failures = 3;

@@ -633,7 +633,7 @@ impl Cluster {
                 exclusive: drawn.exclusive,
                 on_error: if drawn.freezes { OnError::Node } else { OnError::Descendants },
                 budgets: drawn.budget.then_some(BUDGET).into_iter().collect(),
-                rests: step.rests(),
+                needs_no_run: step.needs_no_run(),
                 is_joined: true,
             };
             (id, view)
@@ -895,7 +895,7 @@ impl Cluster {
                 StepState::Active => assert!(step.is_final()),
                 StepState::Error => assert!(step.destructive),
                 StepState::Todo => {
-                    assert!(!step.rests(), "a result on a dead node is taken for good")
+                    assert!(!step.needs_no_run(), "a result on a dead node is taken for good")
                 }
                 StepState::Blocked => {}
             }
@@ -1152,12 +1152,12 @@ fn settling_is_bounded_and_resumable() {
         first
             .more
             .iter()
-            .all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].rests())
+            .all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].needs_no_run())
     );
     assert_eq!(world.steps[&id(last)].progress.pending as usize, wide - BATCH);
     assert_eq!(world.steps[&id(last)].progress.state, StepState::Blocked);
     let started = apply(&world, &Change::Step { step: first.more[0], event: Event::Started });
-    assert_eq!(started, Err(Stop::Refused(Refused::Rests { step: first.more[0] })));
+    assert_eq!(started, Err(Stop::Refused(Refused::NoRunNeeded { step: first.more[0] })));
 
     let second = apply(&world, &Change::Settle { steps: first.more.clone() }).unwrap();
     world.take(&second);

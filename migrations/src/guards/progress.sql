@@ -282,7 +282,7 @@ BEGIN
         WHEN r.blueprint_number <> h.number OR r.epoch <> h.epoch
           THEN 'its target is not the one in force'
         WHEN a.paused THEN 'execution is off'
-        WHEN a.rests THEN 'its step needs no run, or is already applied'
+        WHEN a.needs_no_run THEN 'its step needs no run, or is already applied'
         WHEN s.destructive AND s.cause LIKE 'retry%' AND s.cause_by IS NULL
           THEN 'its retry names no person'
         WHEN a.backoff THEN 'its step waits for its next retry'
@@ -293,7 +293,7 @@ BEGIN
         WHEN l.max_running < u.open THEN 'its concurrency group is full'
         WHEN l.mode = 'chunk' AND u.open > q.started
           THEN 'the previous chunk of its concurrency group is not done'
-        WHEN a.frozen THEN 'a failed step blocks its node'
+        WHEN a.node_blocked THEN 'a failed step blocks its node'
         WHEN NOT join_holds(s.id, s.join_kind, s.join_n, s.join_after)
           THEN 'a parent of its step is not done'
         WHEN a.other_action THEN 'another action of its noderole is running'

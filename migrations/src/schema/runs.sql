@@ -99,7 +99,7 @@ CREATE INDEX step_node ON step (node_id, rank, id);
 CREATE INDEX step_other_action ON step (noderole_id) WHERE action <> 'run';
 CREATE INDEX step_ready ON step (concurrency_group_id, priority DESC, since, rank, id)
   WHERE state = 'todo' AND node_fits;
-CREATE INDEX step_rests ON step (rank, id)
+CREATE INDEX step_needs_no_run ON step (rank, id)
   WHERE state = 'todo' AND (immediate OR skipped IS NOT NULL
     OR (applied_generation = generation AND (destructive OR cause IS NULL)));
 CREATE INDEX step_waiting ON step (state, since, id)

@@ -52,7 +52,7 @@ async fn step_has_pending_reason_until_it_runs() {
     store::runs::set_node_alive(server.db.owner(), node, true).await.expect("a node");
     says(&server, &ada, "no_worker", "No worker is running").await;
     working(&server, &["script"]).await;
-    says(&server, &ada, "unserved", "supports jig noop").await;
+    says(&server, &ada, "no_worker_for_jig", "supports jig noop").await;
     let worker = working(&server, &["noop"]).await;
     says(&server, &ada, "next", "starts when a worker claims it").await;
 

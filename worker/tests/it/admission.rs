@@ -313,7 +313,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
         all(on, "SELECT s.*, l.deployment_id, l.name AS concurrency_group, (extract(epoch FROM since) * 1000000)::bigint AS since_us,
            (extract(epoch FROM greatest(not_before, 'epoch')) * 1000000)::bigint AS not_before_us,
            s.priority + d.priority AS effective, s.immediate OR skipped IS NOT NULL
-             OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS rests,
+             OR (applied_generation = generation AND (destructive OR cause IS NULL)) AS needs_no_run,
            join_holds(s.id, s.join_kind, s.join_n, s.join_after) AS is_joined
          FROM step s JOIN concurrency_group l ON l.id = s.concurrency_group_id JOIN deployment d ON d.id = l.deployment_id")
         .await;
@@ -415,7 +415,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                         .into_iter()
                         .map(BudgetId)
                         .collect::<BTreeSet<_>>(),
-                    rests: row.get("rests"),
+                    needs_no_run: row.get("needs_no_run"),
                     is_joined: row.get("is_joined"),
                 };
                 (StepId(uuid(row, "id")), view)

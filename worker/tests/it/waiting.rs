@@ -80,7 +80,7 @@ async fn pending_list_is_bounded_and_paged() {
         all.rows.iter().filter(|row| row.wait == wait.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(of(PendingReason::Failed)[0].error.as_deref(), Some("no such disk"));
-    let behind = of(PendingReason::BehindFailure);
+    let behind = of(PendingReason::DependencyFailed);
     assert_eq!(behind.len(), 5, "the first of them");
     assert!(
         behind[0].more && behind[0].total > LOOKED - 100 && behind[0].total <= LOOKED,
@@ -92,10 +92,10 @@ async fn pending_list_is_bounded_and_paged() {
 
     let mut seen = BTreeSet::new();
     let mut filter =
-        PendingFilter { wait: Some(PendingReason::BehindFailure), ..PendingFilter::default() };
+        PendingFilter { wait: Some(PendingReason::DependencyFailed), ..PendingFilter::default() };
     loop {
         let page = waiting(&cluster, filter, 1_000).await;
-        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::BehindFailure.as_str());
+        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str());
         for row in ours {
             assert!(seen.insert(row.step), "{} came twice", row.step);
         }
@@ -114,7 +114,7 @@ async fn reversed_pending_list_has_each_step_once() {
     let descending = PendingFilter { descending: true, ..PendingFilter::default() };
     let all = waiting(&cluster, descending, 5).await;
     let behind: Vec<_> =
-        all.rows.iter().filter(|row| row.wait == PendingReason::BehindFailure.as_str()).collect();
+        all.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str()).collect();
     assert_eq!(behind.len(), 5, "the first of them");
     assert!(
         behind.iter().all(|row| row.role == "many"),
@@ -128,10 +128,10 @@ async fn reversed_pending_list_has_each_step_once() {
     assert_eq!(behind[0].since, last, "of all, and not only of those that wait longest");
 
     let mut seen = Vec::new();
-    let mut filter = PendingFilter { wait: Some(PendingReason::BehindFailure), ..descending };
+    let mut filter = PendingFilter { wait: Some(PendingReason::DependencyFailed), ..descending };
     loop {
         let page = waiting(&cluster, filter, 1_000).await;
-        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::BehindFailure.as_str());
+        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str());
         seen.extend(ours.map(|row| (row.since, row.step)));
         let Some(next) = page.next else { break };
         filter.after = Some(next);

@@ -156,11 +156,11 @@ pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> 
              `gantry execution on --reason TEXT`"
                 .to_owned()
         }
-        Reason::Room { capacity: 0, .. } => {
+        Reason::RunLimit { capacity: 0, .. } => {
             "No worker is running, or all are draining: start one with `gantry worker`, or resume one"
                 .to_owned()
         }
-        Reason::Room { running, draining, capacity, .. } => {
+        Reason::RunLimit { running, draining, capacity, .. } => {
             let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
             let draining = match draining {
                 0 => String::new(),
@@ -171,7 +171,7 @@ pub(crate) fn reason_text(reason: &Reason, names: &BTreeMap<StepId, String>) -> 
                  slots"
             )
         }
-        Reason::Frozen { node, by } => {
+        Reason::NodeBlocked { node, by } => {
             format!("The error of {} stops all steps on {node}: retry it", named(by))
         }
         Reason::Exclusive { node, by } => {

@@ -267,7 +267,7 @@ impl Facts<'_> {
             vec![format!("Waits for {}: {}{suffix}.", count(parents, "parent"), names.join(", "))];
         let top = above.iter().find(|row| !row.parent);
         says.extend(top.map(|top| match wait {
-            PendingReason::BehindFailure => format!("The cause is the failure of {}.", named(top)),
+            PendingReason::DependencyFailed => format!("The cause is the failure of {}.", named(top)),
             _ => format!("The next step to run is {}.", named(top)),
         }));
         // A failed step and the next step to run can be acted on; a blocked step cannot.
@@ -288,7 +288,7 @@ impl Facts<'_> {
                 "Run {run} is overdue: worker {worker} did not report it in time, or its time \
                  limit has passed. Another worker ends it."
             ),
-            (PendingReason::Unserved, _) => {
+            (PendingReason::NoWorkerForJig, _) => {
                 format!("Run {run} is queued, but no worker supports its jig.")
             }
             (PendingReason::NoWorker, _) => {

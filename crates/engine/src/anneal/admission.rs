@@ -6,12 +6,12 @@
 //! | rule | passes if |
 //! |---|---|
 //! | execution | it is enabled |
-//! | room | fewer runs are open than the global limit, and fewer than the capacity of the workers |
-//! | step | it is TODO, its backoff is over, and it needs a run ([`super::Step::rests`]) |
+//! | run limit | fewer runs are open than the global limit, and fewer than the capacity of the workers |
+//! | step | it is TODO, its backoff is over, and it needs a run (see [`super::Step::needs_no_run`]) |
 //! | jig | it is active, and a live worker supports it |
 //! | deployment | neither it nor an ancestor is on hold |
 //! | node | not in maintenance, and as the action needs it: alive and confirmed, any, or dead |
-//! | frozen | no other step on the node has an ERROR that freezes its node |
+//! | node blocked | no other step on the node has an ERROR that freezes its node |
 //! | exclusive | an exclusive step finds no other exclusive run open on its node |
 //! | noderole | no other action of the noderole has an open run |
 //! | concurrency group | fewer open runs than its limit; chunk: also none when the claim began |
@@ -161,8 +161,8 @@ pub struct StepView {
     pub on_error: OnError,
     /// Disruption budgets that it counts against.
     pub budgets: BTreeSet<BudgetId>,
-    /// Becomes ACTIVE without a run: [`super::Step::rests`].
-    pub rests: bool,
+    /// Becomes ACTIVE without a run: [`super::Step::needs_no_run`].
+    pub needs_no_run: bool,
     /// Its parents satisfy its join. Not so although the step is TODO: its count is wrong.
     pub is_joined: bool,
 }
@@ -236,7 +236,7 @@ pub enum Reason {
     /// Execution is off.
     Paused,
     /// The limit of open runs is reached.
-    Room {
+    RunLimit {
         /// Number of open runs.
         running: u32,
         /// Number of open runs on draining workers.
@@ -254,7 +254,7 @@ pub enum Reason {
         pending: u32,
     },
     /// The step needs no run and becomes ACTIVE by itself.
-    Rests,
+    NoRunNeeded,
     /// The step failed and waits for its next attempt.
     Backoff {
         /// Time of the next attempt.
@@ -270,7 +270,7 @@ pub enum Reason {
         jig: JigName,
     },
     /// No worker supports the jig of the step.
-    Unserved {
+    NoWorkerForJig {
         /// Name of the jig.
         jig: JigName,
     },
@@ -302,7 +302,7 @@ pub enum Reason {
         node: String,
     },
     /// The ERROR of another step freezes the node.
-    Frozen {
+    NodeBlocked {
         /// Name of the node.
         node: String,
         /// First step that freezes the node.
@@ -362,7 +362,7 @@ impl Reason {
     /// The steps that someone can look at, because they prevent the start.
     pub fn blocking_steps(&self) -> &[StepId] {
         match self {
-            Self::Frozen { by, .. } | Self::Exclusive { by, .. } | Self::OtherAction { by } => {
+            Self::NodeBlocked { by, .. } | Self::Exclusive { by, .. } | Self::OtherAction { by } => {
                 std::slice::from_ref(by)
             }
             Self::ConcurrencyGroup { by, .. } | Self::Chunk { by, .. } => by,
@@ -375,7 +375,7 @@ impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused => f.write_str("Execution is off. An operator must turn it on"),
-            Self::Room { running, limit, capacity: 0, .. } => {
+            Self::RunLimit { running, limit, capacity: 0, .. } => {
                 let open = many(*running, "run");
                 write!(
                     f,
@@ -383,7 +383,7 @@ impl fmt::Display for Reason {
                      Start one with `gantry worker`"
                 )
             }
-            Self::Room { running, draining, limit, capacity } => {
+            Self::RunLimit { running, draining, limit, capacity } => {
                 let (open, are) = (many(*running, "run"), either(*running, "is", "are"));
                 write!(f, "The run limit is reached: {open} {are} open")?;
                 if *draining > 0 {
@@ -406,7 +406,7 @@ impl fmt::Display for Reason {
             Self::State { state, .. } => {
                 write!(f, "The step is {state}, so there is nothing to start")
             }
-            Self::Rests => f.write_str("The step needs no run and becomes active by itself"),
+            Self::NoRunNeeded => f.write_str("The step needs no run and becomes active by itself"),
             Self::Backoff { seconds, failures, .. } => {
                 let times = many(*failures, "time");
                 write!(
@@ -416,7 +416,7 @@ impl fmt::Display for Reason {
                 )
             }
             Self::Jig { jig } => write!(f, "Jig {jig} is switched off. Propose to switch it on"),
-            Self::Unserved { jig } => {
+            Self::NoWorkerForJig { jig } => {
                 write!(f, "No worker supports jig {jig}. Start one that does")
             }
             Self::OnHold { deployment, by } => {
@@ -432,7 +432,7 @@ impl fmt::Display for Reason {
             Self::NotJoined { node } => {
                 write!(f, "Node {node} has not joined yet. A worker must reach it first")
             }
-            Self::Frozen { node, by } => {
+            Self::NodeBlocked { node, by } => {
                 write!(
                     f,
                     "Node {node} is blocked by the error of step {by}. Retry or change that step"
@@ -457,7 +457,7 @@ impl fmt::Display for Reason {
                      running"
                 )
             }
-            Self::Budget { budget, down, max_down } => {
+            Self::DisruptionBudget { budget, down, max_down } => {
                 let (nodes, are) = (many(*max_down, "node"), either(*down, "is", "are"));
                 write!(
                     f,
@@ -692,7 +692,7 @@ impl<'v> ClaimPlan<'v> {
             reasons.push(Reason::Paused);
         }
         if !self.has_room() {
-            reasons.push(Reason::Room {
+            reasons.push(Reason::RunLimit {
                 running: self.running,
                 draining: self.view.draining,
                 limit: self.limits.running,
@@ -702,8 +702,8 @@ impl<'v> ClaimPlan<'v> {
     }
 
     fn check_step(&self, step: &StepView, reasons: &mut Vec<Reason>) {
-        if step.rests {
-            reasons.push(Reason::Rests);
+        if step.needs_no_run {
+            reasons.push(Reason::NoRunNeeded);
         }
         if step.not_before > self.view.now {
             let wait = step.not_before.0.saturating_sub(self.view.now.0);
@@ -719,9 +719,9 @@ impl<'v> ClaimPlan<'v> {
             Some(false) => reasons.push(Reason::Jig { jig: step.jig.clone() }),
             None => reasons.push(Reason::Unknown { what: format!("jig {}", step.jig) }),
         }
-        // Without any worker, `Reason::Room` says so already.
+        // Without any worker, `Reason::RunLimit` says so already.
         if self.view.capacity > 0 && self.view.unsupported_jigs.contains(&step.jig) {
-            reasons.push(Reason::Unserved { jig: step.jig.clone() });
+            reasons.push(Reason::NoWorkerForJig { jig: step.jig.clone() });
         }
     }
 
@@ -762,7 +762,7 @@ impl<'v> ClaimPlan<'v> {
         }
         let freezes = self.frozen.get(&step.node).and_then(|by| by.iter().find(|by| **by != id));
         if let Some(by) = freezes {
-            reasons.push(Reason::Frozen { node: name(), by: *by });
+            reasons.push(Reason::NodeBlocked { node: name(), by: *by });
         }
         if let Some(by) = self.exclusive.get(&step.node).filter(|_| step.exclusive) {
             reasons.push(Reason::Exclusive { node: name(), by: *by });
@@ -815,7 +815,7 @@ impl<'v> ClaimPlan<'v> {
             let may_exceed = self.stuck.get(id) == Some(&down.map_or(0, BTreeSet::len))
                 && self.view.awaited.get(id).is_some_and(|awaited| awaited.contains(&step_id));
             if !down_already && !may_exceed && count >= budget.max_down {
-                reasons.push(Reason::Budget {
+                reasons.push(Reason::DisruptionBudget {
                     budget: budget.name.clone(),
                     down: count,
                     max_down: budget.max_down,

@@ -212,7 +212,7 @@ impl Step {
     ///
     /// A TODO step for which this is true is left over from a batch ([`super::BATCH`]) and must not
     /// start.
-    pub fn rests(&self) -> bool {
+    pub fn needs_no_run(&self) -> bool {
         self.is_immediate()
             || (self.is_applied() && (self.destructive || self.progress.cause.is_none()))
     }

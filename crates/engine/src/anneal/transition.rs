@@ -45,7 +45,7 @@ use crate::ids::{BlueprintNumber, NodeId, StepId};
 ///
 /// The others stay TODO with `pending = 0`, which is correct and passes every CHECK. They are
 /// listed in [`Outcome::more`], and [`Change::Settle`] continues with them in the next transaction.
-/// Admission skips them because [`Step::rests`] is true. By the same rule, a sweep finds those that
+/// Admission skips them because [`Step::needs_no_run`] is true. By the same rule, a sweep finds those that
 /// a crash left.
 ///
 /// Applied destructive steps cannot be TODO, so the limit does not apply to them. It does not apply
@@ -188,7 +188,7 @@ pub enum Refused {
         event: &'static str,
     },
     /// It becomes ACTIVE without a run.
-    Rests { step: StepId },
+    NoRunNeeded { step: StepId },
     /// A generation never decreases.
     StaleGeneration {
         step: StepId,
@@ -207,7 +207,7 @@ impl Refused {
     pub fn step(&self) -> StepId {
         match self {
             Self::State { step, .. }
-            | Self::Rests { step }
+            | Self::NoRunNeeded { step }
             | Self::StaleGeneration { step, .. }
             | Self::Unasked { step }
             | Self::AlreadyApplied { step, .. } => *step,
@@ -223,7 +223,7 @@ impl Refused {
                     hint(event, *state)
                 )
             }
-            Self::Rests { .. } => {
+            Self::NoRunNeeded { .. } => {
                 format!("Step {called} needs no run: it becomes active by itself.")
             }
             Self::StaleGeneration { generation, asked, .. } => format!(
@@ -446,7 +446,7 @@ impl<'c> Propagation<'c> {
             // A failed check can break the join of a step that is due again. Its children are
             // ACTIVE with its earlier result, and the error must reach them.
             StepState::Todo if !holds && touch.errored => self.set(id, StepState::Blocked, true),
-            StepState::Todo if !holds || step.rests() => self.wait(id),
+            StepState::Todo if !holds || step.needs_no_run() => self.wait(id),
             StepState::Active
                 if !holds && (step.is_immediate() || (touch.errored && !step.is_final())) =>
             {
@@ -463,7 +463,7 @@ impl<'c> Propagation<'c> {
         if step.progress.pending > 0 {
             return self.set(id, StepState::Blocked, false);
         }
-        if !step.rests() {
+        if !step.needs_no_run() {
             return self.set(id, StepState::Todo, false);
         }
         // An applied destructive step cannot be TODO (invariant 4), so the limit does not apply to
@@ -640,7 +640,7 @@ impl<'c> Propagation<'c> {
     fn event(&mut self, id: StepId, event: &Event) -> Done {
         let Some(step) = self.see(id) else { return Ok(()) };
         let state = step.progress.state;
-        let rests = step.rests();
+        let needs_no_run = step.needs_no_run();
         let present = step.progress.generation;
         let needs_decision = step.destructive && state == StepState::Error;
         let (is_checked, check_failed) =
@@ -657,7 +657,7 @@ impl<'c> Propagation<'c> {
             return Err(Refused::State { step: id, state, event: event.name() }.into());
         }
         match event {
-            Event::Started if rests => Err(Refused::Rests { step: id }.into()),
+            Event::Started if needs_no_run => Err(Refused::NoRunNeeded { step: id }.into()),
             Event::Started => self.set(id, StepState::Transition, false),
             Event::Succeeded { generation } => self.succeeded(id, *generation),
             Event::Failed { generation, reason, retry } => {

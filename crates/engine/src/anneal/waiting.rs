@@ -63,7 +63,7 @@ macro_rules! waits {
 
 waits! {
     /// The step needs no run and becomes ACTIVE soon.
-    Rests = "rests", "Immediate steps", "the next sweep of a worker, within seconds";
+    NoRunNeeded = "no_run_needed", "No run needed", "the next sweep of a worker, within seconds";
     /// The step refers to something that does not exist, is in TRANSITION without an attempt, or is
     /// TODO although a parent is not done.
     Unknown = "unknown", "Damaged", "a person: run `gantry verify`, then restore the reported \
@@ -72,12 +72,12 @@ waits! {
     Failed = "failed", "Failed", "a person: look at the last run, then retry the step or propose a \
                                   change";
     /// An ancestor of the step is in ERROR.
-    BehindFailure = "behind_failure", "Waiting for failed steps", "a person: retry or change the \
+    DependencyFailed = "dependency_failed", "Waiting for failed steps", "a person: retry or change the \
                                                                    failed step that they depend on";
     /// The jig of the step is switched off.
     Jig = "jig", "Jig switched off", "a person: submit a proposal that switches the jig on";
     /// No worker supports the jig of the step.
-    Unserved = "unserved", "No worker for the jig", "a person: start a worker that supports the \
+    NoWorkerForJig = "no_worker_for_jig", "No worker for the jig", "a person: start a worker that supports the \
                                                      jig";
     /// The node is in maintenance.
     Maintenance = "maintenance", "Node in maintenance", "a person: end the maintenance";
@@ -90,7 +90,7 @@ waits! {
     /// The step needs a dead node, and the node is alive.
     NodeAlive = "node_alive", "Node is up but must be down", "the node, when it is down";
     /// The ERROR of another step blocks the node.
-    Frozen = "frozen", "Node blocked by a failed step", "a person: retry or change the step that failed on the node";
+    NodeBlocked = "node_blocked", "Node blocked by a failed step", "a person: retry or change the step that failed on the node";
     /// The deployment or an ancestor is on hold.
     OnHold = "on_hold", "Deployment on hold", "an operator: release the hold";
     /// Execution is off.
@@ -105,7 +105,7 @@ waits! {
     Backoff = "backoff", "Waiting for a retry", "the end of the retry delay, or an operator who \
                                                  retries it now";
     /// The disruption budget is exhausted.
-    Budget = "budget", "Disruption budget exhausted", "the nodes that are down, when they are up \
+    DisruptionBudget = "disruption_budget", "Disruption budget exhausted", "the nodes that are down, when they are up \
                                                        again";
     /// A chunk of the concurrency group is still running.
     Chunk = "chunk", "Chunk in progress", "the last run of the current chunk, when it ends";
@@ -118,11 +118,11 @@ waits! {
     OtherAction = "other_action", "Another action is running", "the other action of the noderole, \
                                                                when it ends";
     /// The limit of open runs is reached.
-    Room = "room", "Run limit reached", "any run when it ends, or more workers";
+    RunLimit = "run_limit", "Run limit reached", "any run when it ends, or more workers";
     /// The parents of the step have not finished.
     Parents = "parents", "Waiting for other steps", "the parent steps, when they are done";
     /// Nothing prevents the step from starting.
-    Next = "next", "Next to start", "a worker, within seconds";
+    Ready = "ready", "Ready to start", "a worker, within seconds";
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -151,10 +151,10 @@ impl PendingReason {
             self,
             Self::Unknown
                 | Self::Failed
-                | Self::BehindFailure
+                | Self::DependencyFailed
                 | Self::Jig
                 | Self::Maintenance
-                | Self::Frozen
+                | Self::NodeBlocked
                 | Self::OnHold
                 | Self::Paused
         )
@@ -164,9 +164,9 @@ impl PendingReason {
     pub fn states(self) -> &'static [StepState] {
         match self {
             Self::Failed => &[StepState::Error],
-            Self::BehindFailure | Self::Parents => &[StepState::Blocked],
+            Self::DependencyFailed | Self::Parents => &[StepState::Blocked],
             Self::Queued | Self::Overdue => &[StepState::Transition],
-            Self::Unknown | Self::Unserved | Self::NoWorker => {
+            Self::Unknown | Self::NoWorkerForJig | Self::NoWorker => {
                 &[StepState::Todo, StepState::Transition]
             }
             _ => &[StepState::Todo],
@@ -179,27 +179,27 @@ impl Reason {
     pub fn wait(&self) -> PendingReason {
         match self {
             Self::Paused => PendingReason::Paused,
-            Self::Room { capacity: 0, .. } => PendingReason::NoWorker,
-            Self::Room { .. } => PendingReason::Room,
+            Self::RunLimit { capacity: 0, .. } => PendingReason::NoWorker,
+            Self::RunLimit { .. } => PendingReason::RunLimit,
             Self::State { state: StepState::Error, .. } => PendingReason::Failed,
             Self::State { state: StepState::Blocked, .. } => PendingReason::Parents,
             Self::State { state: StepState::Transition, .. } => PendingReason::Queued,
-            Self::State { .. } => PendingReason::Next,
-            Self::Rests => PendingReason::Rests,
+            Self::State { .. } => PendingReason::Ready,
+            Self::NoRunNeeded => PendingReason::NoRunNeeded,
             Self::Backoff { .. } => PendingReason::Backoff,
             Self::Jig { .. } => PendingReason::Jig,
-            Self::Unserved { .. } => PendingReason::Unserved,
+            Self::NoWorkerForJig { .. } => PendingReason::NoWorkerForJig,
             Self::OnHold { .. } => PendingReason::OnHold,
             Self::Maintenance { .. } => PendingReason::Maintenance,
             Self::NodeDead { .. } => PendingReason::NodeDead,
             Self::NodeAlive { .. } => PendingReason::NodeAlive,
             Self::NotJoined { .. } => PendingReason::NotJoined,
-            Self::Frozen { .. } => PendingReason::Frozen,
+            Self::NodeBlocked { .. } => PendingReason::NodeBlocked,
             Self::Exclusive { .. } => PendingReason::Exclusive,
             Self::OtherAction { .. } => PendingReason::OtherAction,
             Self::ConcurrencyGroup { .. } => PendingReason::ConcurrencyGroup,
             Self::Chunk { .. } => PendingReason::Chunk,
-            Self::Budget { .. } => PendingReason::Budget,
+            Self::DisruptionBudget { .. } => PendingReason::DisruptionBudget,
             Self::Unknown { .. } | Self::Miscounted => PendingReason::Unknown,
         }
     }
@@ -233,7 +233,7 @@ pub fn pending_reason(
         (StepState::Active, _)
         | (StepState::Transition, Some(Attempt::Running { over: false })) => None,
         (StepState::Error, _) => Some(PendingReason::Failed),
-        (StepState::Blocked, _) if struck => Some(PendingReason::BehindFailure),
+        (StepState::Blocked, _) if struck => Some(PendingReason::DependencyFailed),
         (StepState::Blocked, _) => Some(PendingReason::Parents),
         (StepState::Transition, None) => Some(PendingReason::Unknown),
         (StepState::Transition, Some(Attempt::Running { over: true })) => {
@@ -245,7 +245,7 @@ pub fn pending_reason(
         (StepState::Transition, Some(Attempt::Queued))
             if view.unsupported_jigs.contains(&found.jig) =>
         {
-            Some(PendingReason::Unserved)
+            Some(PendingReason::NoWorkerForJig)
         }
         (StepState::Transition, Some(Attempt::Queued)) => Some(PendingReason::Queued),
         (StepState::Todo, _) => Some(
@@ -253,7 +253,7 @@ pub fn pending_reason(
                 .iter()
                 .map(Reason::wait)
                 .min()
-                .unwrap_or(PendingReason::Next),
+                .unwrap_or(PendingReason::Ready),
         ),
     }
 }
@@ -307,10 +307,10 @@ mod tests {
         for passes in [
             PendingReason::Parents,
             PendingReason::Backoff,
-            PendingReason::Budget,
+            PendingReason::DisruptionBudget,
             PendingReason::NoWorker,
             PendingReason::NodeDead,
-            PendingReason::Next,
+            PendingReason::Ready,
             PendingReason::Queued,
         ] {
             assert!(!passes.needs_person(), "{passes}");

@@ -139,7 +139,7 @@ impl Protocol {
                 exclusive: spec.exclusive,
                 on_error: OnError::default(),
                 budgets: BTreeSet::new(),
-                rests: self.world(state).steps[&step_id(index)].rests(),
+                needs_no_run: self.world(state).steps[&step_id(index)].needs_no_run(),
                 is_joined: true,
             }
         };

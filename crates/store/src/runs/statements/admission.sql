@@ -5,7 +5,7 @@ FROM step_admission($1) a JOIN step s ON s.id = a.step_id JOIN node n ON n.id = 
 JOIN concurrency_group g ON g.id = s.concurrency_group_id JOIN deployment d ON d.id = g.deployment_id
 CROSS JOIN LATERAL (SELECT split_part(n.fqdn, '.', 1) AS node, d.name || '/' || g.name AS concurrency_group) name
 CROSS JOIN LATERAL (
-  SELECT jsonb_build_object('rule', 'rests') AS reason, 0 AS place WHERE a.rests
+  SELECT jsonb_build_object('rule', 'no_run_needed') AS reason, 0 AS place WHERE a.needs_no_run
   UNION ALL
   SELECT jsonb_build_object('rule', 'unknown', 'what', 'disruption budget ' || b.id), b.id
   FROM unnest(s.disruption_budget_ids) AS b (id)
@@ -13,13 +13,13 @@ CROSS JOIN LATERAL (
   UNION ALL
   SELECT jsonb_build_object('rule', 'jig', 'jig', s.jig), 0 WHERE a.jig
   UNION ALL
-  SELECT jsonb_build_object('rule', 'unserved', 'jig', s.jig), 0 WHERE a.unserved
+  SELECT jsonb_build_object('rule', 'no_worker_for_jig', 'jig', s.jig), 0 WHERE a.no_worker_for_jig
   UNION ALL
   SELECT jsonb_build_object('rule', u.rule, 'node', name.node), 0
   FROM unnest(a.node_reasons) AS u (rule)
   UNION ALL
-  SELECT jsonb_build_object('rule', 'frozen', 'node', name.node, 'by', min(e.id::text)), 0
-  FROM step e WHERE a.frozen AND e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node
+  SELECT jsonb_build_object('rule', 'node_blocked', 'node', name.node, 'by', min(e.id::text)), 0
+  FROM step e WHERE a.node_blocked AND e.node_id = s.node_id AND e.state = 'error' AND e.freezes_node
   HAVING count(*) > 0
   UNION ALL
   SELECT jsonb_build_object('rule', 'on_hold', 'deployment', h.name, 'by', p.name), h.place
@@ -39,9 +39,9 @@ CROSS JOIN LATERAL (
     'seconds', ceil(extract(epoch FROM s.not_before - now()))::bigint), 0
   WHERE a.backoff
   UNION ALL
-  SELECT jsonb_build_object('rule', 'budget', 'budget', b.name, 'down', u.down, 'max_down', b.max_down), b.id
+  SELECT jsonb_build_object('rule', 'disruption_budget', 'budget', b.name, 'down', u.down, 'max_down', b.max_down), b.id
   FROM disruption_budget_admission() u JOIN disruption_budget b ON b.id = u.id
-  WHERE a.budget AND u.free <= 0 AND u.id = ANY (s.disruption_budget_ids)
+  WHERE a.disruption_budget AND u.free <= 0 AND u.id = ANY (s.disruption_budget_ids)
     AND (u.id, s.node_id) NOT IN (SELECT m.disruption_budget_id, m.node_id FROM down_nodes() m)
     AND (u.id, s.id) NOT IN (SELECT w.disruption_budget_id, w.step_id FROM awaited_steps() w)
   UNION ALL
@@ -60,9 +60,9 @@ CROSS JOIN LATERAL (
   UNION ALL
   SELECT jsonb_build_object('rule', 'miscounted'), 0 WHERE a.reason = 'unknown' AND NOT a.unknown
   UNION ALL
-  SELECT jsonb_build_object('rule', 'room', 'running', e.running, 'draining', e.draining,
+  SELECT jsonb_build_object('rule', 'run_limit', 'running', e.running, 'draining', e.draining,
       'limit', $1::bigint, 'capacity', e.capacity), 0
-  FROM run_admission($1) e WHERE a.no_worker OR a.room
+  FROM run_admission($1) e WHERE a.no_worker OR a.run_limit
 ) r
 WHERE a.step_id = ANY ($2) AND a.state = 'todo'
 ORDER BY a.step_id, r.place

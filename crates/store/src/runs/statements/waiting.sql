@@ -49,15 +49,15 @@ cut AS MATERIALIZED (
 waiting AS MATERIALIZED (
   SELECT looked.*, CASE looked.state
       WHEN 'error' THEN 'failed'
-      WHEN 'blocked' THEN CASE WHEN looked.id IN (SELECT id FROM behind) THEN 'behind_failure' ELSE 'parents' END
+      WHEN 'blocked' THEN CASE WHEN looked.id IN (SELECT id FROM behind) THEN 'dependency_failed' ELSE 'parents' END
       WHEN 'transition' THEN CASE
         WHEN r.step_id IS NULL THEN 'unknown'
         WHEN r.queued AND a.no_worker THEN 'no_worker'
-        WHEN r.queued AND a.unserved THEN 'unserved'
+        WHEN r.queued AND a.no_worker_for_jig THEN 'no_worker_for_jig'
         WHEN r.queued THEN 'queued'
         WHEN r.overdue THEN 'overdue'
       END
-      ELSE coalesce(a.reason, 'next')
+      ELSE coalesce(a.reason, 'ready')
     END AS wait
   FROM looked JOIN step_admission($1) a ON a.step_id = looked.id LEFT JOIN running r ON r.step_id = looked.id
 ),
