@@ -38,7 +38,7 @@ before(async () => {
     ['pending', '/pending', 'Pending'],
     ['pending-empty', '/pending?deployment=edge', 'Pending'],
     ['reviews', '/reviews?state=any', 'Reviews'],
-    ['reviews-empty', '/reviews?whose=mine&deployment=edge&text=nothing', 'Reviews'],
+    ['reviews-empty', '/reviews?whose=mine&deployment=edge&filter=nothing', 'Reviews'],
     ['proposals', '/reviews?state=drafts', 'Reviews'],
     ['review', review, null],
     ['review-waves', `${review}?tab=waves`, null],

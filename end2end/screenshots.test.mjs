@@ -71,7 +71,7 @@ const pages = [
   ['node', () => '/nodes/n1.demo.gantry.internal', [MACHINE, LOOKED]],
   ['pending', () => '/pending'],
   ['reviews', () => '/reviews?state=any'],
-  ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&text=nothing'],
+  ['reviews-empty', () => '/reviews?whose=mine&deployment=edge&filter=nothing'],
   ['review', ({ review }) => review, [OPENED, ROOT]],
   ['review-graph', ({ review }) => `${review}?tab=graph`],
   ['review-waves', ({ review }) => `${review}?tab=waves`],

@@ -1403,7 +1403,7 @@ CREATE TRIGGER guard_token BEFORE UPDATE ON token FOR EACH ROW EXECUTE FUNCTION 
 
 -- Housekeeping ------------------------------------------------------------------------------------
 
--- Creates log partitions ahead of the newest run: two, of 131,072 runs each. The janitor calls it.
+-- Creates log partitions ahead of the newest run: two, of 131,072 runs each. The reaper calls it.
 -- Rows that arrive before their partition stay in the default partition, and so does their range.
 CREATE OR REPLACE FUNCTION ensure_run_log_room() RETURNS int
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$

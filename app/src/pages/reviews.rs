@@ -162,7 +162,7 @@ impl ListPage for Changes {
     const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
         Field::text("deployment", "Deployment", "deployment is"),
-        Field::text("text", "Title or name contains", "title or name contains"),
+        Field::text("filter", "Title or name contains", "title or name contains"),
     ];
     const EXTRA_PARAMS: &'static [&'static str] = &[STATE, OWNER];
     const NUMBERS: &'static [Part] = &[Part::Approvals];
@@ -189,7 +189,7 @@ impl ListPage for Changes {
     async fn fetch(self, listed: ListAddress<ReviewSort>) -> ServerResult<Page> {
         let (of, whose) = which(&listed)?;
         let (sort, before) = listed.stretch()?;
-        let (deployment, text) = (listed.param("deployment"), listed.param("text"));
+        let (deployment, text) = (listed.param("deployment"), listed.param("filter"));
         match of {
             ListContent::Reviews(fate) => {
                 let wanted = ReviewsQuery {
@@ -481,9 +481,9 @@ pub fn ReviewPill(state: ReviewState) -> impl IntoView {
     let (color, shape, word) = match state {
         ReviewState::Waiting => ("warn", Icon::Review, "waiting for review"),
         ReviewState::Open => ("active", Icon::Check, "ready to commit"),
-        ReviewState::Objected => ("error", Icon::Cross, "has objections"),
-        ReviewState::Faulty => ("error", Icon::Error, "has errors"),
-        ReviewState::Discussed => ("warn", Icon::Talk, "has open threads"),
+        ReviewState::ChangesRequested => ("error", Icon::Cross, "has objections"),
+        ReviewState::Invalid => ("error", Icon::Error, "has errors"),
+        ReviewState::ThreadsOpen => ("warn", Icon::Talk, "has open threads"),
         ReviewState::Stale => ("warn", Icon::Lost, "stale"),
         ReviewState::Replaced => ("blocked", Icon::Redo, "replaced"),
         ReviewState::SentBack => ("warn", Icon::Undo, "returned to its authors"),
@@ -529,15 +529,15 @@ mod tests {
             ("state", "committed"),
             ("whose", "mine"),
             ("deployment", "web"),
-            ("text", "a+b"),
+            ("filter", "a+b"),
             ("before", "7"),
         ];
         let wanted = read(&query);
         assert_eq!(
             wanted.address(),
-            "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb&before=7"
+            "/reviews?state=committed&whose=mine&deployment=web&filter=a%2Bb&before=7"
         );
-        assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&text=a%2Bb");
+        assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&filter=a%2Bb");
         assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "the state is no filter");
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, ListContent::Drafts);
         assert_eq!(
@@ -545,9 +545,9 @@ mod tests {
             addresses::DRAFTS,
             "the address of the drafts list"
         );
-        let odd = read(&[("state", "nowhere"), ("text", "x")]);
+        let odd = read(&[("state", "nowhere"), ("filter", "x")]);
         assert!(which(&odd).is_err_and(|odd| odd.0.detail.contains("Use one of: open, drafts")));
-        assert_eq!(odd.param("text"), "x", "valid parameters are kept");
+        assert_eq!(odd.param("filter"), "x", "valid parameters are kept");
     }
 
     #[test]
@@ -566,12 +566,12 @@ mod tests {
     #[test]
     fn equivalent_command_has_every_parameter() {
         let curl = |words: &[(&str, &str)]| Changes.api_call(&read(words)).curl();
-        let reviews = curl(&[("state", "committed"), ("text", "x"), ("sort", "title")]);
+        let reviews = curl(&[("state", "committed"), ("filter", "x"), ("sort", "title")]);
         for word in ["state=committed", "text=x", "sort=title"] {
             assert!(reviews.contains(word), "{word}: {reviews}");
         }
         let drafts =
-            curl(&[("state", "drafts"), ("whose", "mine"), ("text", "x"), ("sort", "-title")]);
+            curl(&[("state", "drafts"), ("whose", "mine"), ("filter", "x"), ("sort", "-title")]);
         for word in ["/proposals?", "mine=true", "drafts=true", "text=x", "sort=-deployment"] {
             assert!(drafts.contains(word), "{word}: {drafts}");
         }

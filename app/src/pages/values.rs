@@ -45,8 +45,8 @@ impl ValuesOwner {
     /// The equivalent API call.
     fn api_call(self, query: &ValuesQuery) -> Call {
         match self {
-            Self::Noderole(id) => api::calls::noderole_data(id, &query.find, query.own),
-            Self::Run(id) => api::calls::run_data(id, &query.find),
+            Self::Noderole(id) => api::calls::noderole_data(id, &query.filter, query.own),
+            Self::Run(id) => api::calls::run_data(id, &query.filter),
         }
     }
 
@@ -60,11 +60,11 @@ impl ValuesOwner {
 
 fn address(of: ValuesOwner, parameters: &ValuesQuery) -> String {
     let own = parameters.own.then(|| "own=true".to_owned());
-    let find = (!parameters.find.is_empty())
-        .then(|| format!("find={}", addresses::encoded(&parameters.find)));
+    let filter = (!parameters.filter.is_empty())
+        .then(|| format!("filter={}", addresses::encoded(&parameters.filter)));
     let after =
         parameters.after.as_ref().map(|after| format!("after={}", addresses::encoded(after)));
-    let query: Vec<String> = own.into_iter().chain(find).chain(after).collect();
+    let query: Vec<String> = own.into_iter().chain(filter).chain(after).collect();
     if query.is_empty() { of.path() } else { format!("{}?{}", of.path(), query.join("&")) }
 }
 
@@ -84,7 +84,7 @@ pub fn RunValues() -> impl IntoView {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct AddressParams {
     id: String,
-    find: String,
+    filter: String,
     after: Option<String>,
     own: String,
 }
@@ -94,7 +94,7 @@ impl AddressParams {
         let own =
             one_of("own", &self.own, &[true, false], |own| if own { "true" } else { "false" })?;
         Ok(ValuesQuery {
-            find: self.find.clone(),
+            filter: self.filter.clone(),
             after: self.after.clone(),
             own: own.unwrap_or_default(),
         })
@@ -109,7 +109,7 @@ fn page(meant: fn(&str) -> Option<ValuesOwner>) -> impl IntoView {
         let id = params.get("id").unwrap_or_default();
         AddressParams {
             id,
-            find: word("find"),
+            filter: word("filter"),
             after: query.get("after").filter(|after| !after.is_empty()),
             own: word("own"),
         }
@@ -151,13 +151,13 @@ fn form(of: ValuesOwner, asked: Memo<AddressParams>) -> impl IntoView {
         let own = Some(asked.read().own.clone()).filter(|own| !own.is_empty());
         own.map(|own| view! { <input type="hidden" name="own" value=own/> })
     };
-    let find = move || asked.read().find.clone();
+    let filter = move || asked.read().filter.clone();
     view! {
         <QueryForm place=of.path()>
             {own}
             <div class="field">
-                <label for="find-values">"Path, value or source contains"</label>
-                <input class="input" id="find-values" name="find" type="search" autocomplete="off" maxlength=MAX_VALUE_CHARS value=find prop:value=find/>
+                <label for="filter-values">"Path, value or source contains"</label>
+                <input class="input" id="filter-values" name="filter" type="search" autocomplete="off" maxlength=MAX_VALUE_CHARS value=filter prop:value=filter/>
             </div>
             <button class="button" type="submit">{icon(Icon::Search)} "Filter"</button>
         </QueryForm>
@@ -170,7 +170,7 @@ fn correction_links(of: Option<ValuesOwner>, asked: &AddressParams) -> AnyView {
     let Some(of) = of else {
         return view! { <a class="button" href=addresses::NODES>"All nodes"</a> }.into_any();
     };
-    let narrow = !(asked.find.is_empty() && asked.own.is_empty() && asked.after.is_none());
+    let narrow = !(asked.filter.is_empty() && asked.own.is_empty() && asked.after.is_none());
     narrow.then(|| view! { <a class="button" href=of.path()>"All values"</a> }).into_any()
 }
 
@@ -341,13 +341,13 @@ mod tests {
     #[test]
     fn values_query_round_trips_through_address() {
         let of = ValuesOwner::Run(RunId(7));
-        let query = |find: &str, after: Option<&str>, own: bool| {
-            address(of, &ValuesQuery { find: find.into(), after: after.map(str::to_owned), own })
+        let query = |filter: &str, after: Option<&str>, own: bool| {
+            address(of, &ValuesQuery { filter: filter.into(), after: after.map(str::to_owned), own })
         };
         assert_eq!(query("", None, false), "/runs/7/data");
         assert_eq!(
             query("a b", Some("/x~1y"), true),
-            "/runs/7/data?own=true&find=a%20b&after=%2Fx~1y"
+            "/runs/7/data?own=true&filter=a%20b&after=%2Fx~1y"
         );
     }
 }

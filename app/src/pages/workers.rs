@@ -118,7 +118,7 @@ impl ListPage for AllWorkers {
     const NAMES: (&'static str, &'static str) = ("worker", "workers");
     const CURSOR_PARAM: &'static str = "before";
     const FIELDS: &'static [Field] = &[
-        Field::text("name", "Name contains", "name contains"),
+        Field::text("filter", "Name contains", "name contains"),
         Field::choice("alive", "State", "alive is", || {
             vec![("true", "alive"), ("false", "not alive")]
         }),
@@ -145,7 +145,7 @@ impl ListPage for AllWorkers {
         workers(WorkersQuery {
             alive,
             phase,
-            name: address.param("name"),
+            filter: address.param("filter"),
             sort,
             limit: None,
             before,

@@ -124,8 +124,8 @@ async fn lists_show_equivalent_commands() {
         .await;
     assert_contains(
         &fake,
-        "/reviews?whose=mine&text=it's",
-        &["gantry review list --whose mine --state open --text 'it'\\''s'"],
+        "/reviews?whose=mine&filter=it's",
+        &["gantry review list --whose mine --state open --filter 'it'\\''s'"],
     )
     .await;
     assert_contains(

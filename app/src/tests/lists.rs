@@ -395,7 +395,7 @@ async fn page_after_the_end_links_to_first() {
 async fn drafts_sort_and_filter_like_reviews() {
     let fake = Fake::new(|_| {});
     let page =
-        get(&fake, "/reviews?state=drafts&text=web&sort=title&columns=change&columns=by").await;
+        get(&fake, "/reviews?state=drafts&filter=web&sort=title&columns=change&columns=by").await;
     page.assert_contains(&[
         "href=\"/proposals/19\"",
         "data-label=\"By\"",
@@ -533,7 +533,7 @@ async fn unknown_value_is_reported_and_filter_stays() {
             "Invalid value for state: &quot;sleeping&quot; does not exist. Use one of: queued, running",
         ),
         (
-            "/reviews?whose=yours&text=n1",
+            "/reviews?whose=yours&filter=n1",
             "Invalid value for whose: &quot;yours&quot; does not exist. Use one of: all, for_me, mine.",
         ),
         ("/catalog/roles?sort=age&filter=n1", "Valid orders: name, -name, barclamp, -barclamp"),

@@ -365,7 +365,7 @@ async fn catalog_shows_dropped_parts_of_versions() {
         "Import a barclamp",
         "action=\"/call/import\"",
     ]);
-    let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
+    let posted = post(&fake, "/call/import", "path=demo.yml&filter=x").await;
     assert_eq!(posted.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").calls, ["import demo.yml"]);
     get(&Fake::new(|world| world.catalog.clear()), "/catalog")
@@ -908,8 +908,8 @@ async fn review_list_matches_its_address() {
         "Older",
     ]);
     open.assert_lacks(&["Gateways", "Newest"]);
-    let link = "href=\"/reviews?whose=for_me&amp;deployment=web&amp;text=Gate\"";
-    let settled = get(&fake, "/reviews?state=committed&deployment=web&text=Gate&before=200").await;
+    let link = "href=\"/reviews?whose=for_me&amp;deployment=web&amp;filter=Gate\"";
+    let settled = get(&fake, "/reviews?state=committed&deployment=web&filter=Gate&before=200").await;
     settled.assert_contains(&[
         "Gateways",
         "name=\"text\"",
@@ -918,14 +918,14 @@ async fn review_list_matches_its_address() {
         link,
     ]);
     settled.assert_contains(&[
-        "href=\"/reviews?state=committed&amp;deployment=web&amp;text=Gate\"",
+        "href=\"/reviews?state=committed&amp;deployment=web&amp;filter=Gate\"",
         "Newest",
     ]);
     settled.assert_lacks(&["Three more application nodes"]);
     let drafts = get(&fake, "/reviews?state=drafts").await;
     drafts.assert_contains(&["href=\"/proposals/19\"", "href=\"/deployments/web\"", "ada, cy"]);
     for (state, word) in
-        [(ReviewState::Faulty, "has errors"), (ReviewState::Discussed, "has open threads")]
+        [(ReviewState::Invalid, "has errors"), (ReviewState::ThreadsOpen, "has open threads")]
     {
         let fake = Fake::new(|world| world.reviews[0].state = state);
         let page = get(&fake, "/reviews").await;
@@ -955,7 +955,7 @@ async fn lists_have_empty_states() {
     get(&fake, "/reviews").await.assert_contains(&["No open reviews"]);
     get(&fake, "/reviews?state=any").await.assert_contains(&["No reviews yet"]);
     get(&fake, "/reviews?whose=for_me").await.assert_contains(&["No reviews wait for you"]);
-    get(&fake, "/reviews?whose=mine&text=x")
+    get(&fake, "/reviews?whose=mine&filter=x")
         .await
         .assert_contains(&["No review matches", "href=\"/reviews?whose=mine\""]);
     get(&fake, "/reviews?before=3")

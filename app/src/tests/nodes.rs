@@ -136,10 +136,10 @@ async fn health_checks_and_results_are_paginated_without_javascript() {
     older.assert_lacks(&["health-checks?before="]);
     let end = get(&fake, &format!("{PAGE}/health-checks?before=0")).await;
     end.assert_contains(&["No more health checks", &format!("href=\"{PAGE}/health-checks\"")]);
-    let failed = get(&fake, &format!("{PAGE}/health-checks?reached=false&text=refused")).await;
+    let failed = get(&fake, &format!("{PAGE}/health-checks?reached=false&filter=refused")).await;
     failed.assert_contains(&[
         "connection refused",
-        "gantry node health-checks web-1.rack1.example.com --reached false --text refused",
+        "gantry node health-checks web-1.rack1.example.com --reached false --filter refused",
     ]);
     failed.assert_lacks(&["health-checks?before="]);
 

@@ -385,7 +385,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
 #[tokio::test]
 async fn worker_list_matches_its_address() {
     let fake = Fake::new(|world| world.long = true);
-    let page = get(&fake, "/workers?name=w&alive=true&phase=confirmed&sort=name").await;
+    let page = get(&fake, "/workers?filter=w&alive=true&phase=confirmed&sort=name").await;
     assert_eq!(page.status, 200);
     page.assert_contains(&[
         "<title>Workers · Gantry</title>",
@@ -397,7 +397,7 @@ async fn worker_list_matches_its_address() {
         "no contact",
         "left",
         "value=\"name\" selected",
-        "/workers?name=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=name~-w-9",
+        "/workers?filter=w&amp;alive=true&amp;phase=confirmed&amp;sort=name&amp;before=name~-w-9",
     ]);
     let asked = WorkersQuery {
         alive: Some(true),

@@ -11,7 +11,7 @@ const NODEROLE: &str = "/noderoles/00000000-0000-0000-0000-000000000001/data";
 #[tokio::test]
 async fn values_link_to_their_sources() {
     let fake = Fake::new(|_| {});
-    let page = get(&fake, &format!("{NODEROLE}?find=app")).await;
+    let page = get(&fake, &format!("{NODEROLE}?filter=app")).await;
     assert_eq!(page.status, 200);
     page.assert_contains(&[
         "Input of the next run",
@@ -23,12 +23,12 @@ async fn values_link_to_their_sources() {
         "href=\"/runs/1001\"",
         "name=\"find\"",
         "value=\"app\"",
-        "?find=app&amp;after=%2Fapp%2Fpid",
-        "?own=true&amp;find=app",
+        "?filter=app&amp;after=%2Fapp%2Fpid",
+        "?own=true&amp;filter=app",
     ]);
-    let own = get(&fake, &format!("{NODEROLE}?own=true&find=x&after=%2Fa")).await;
+    let own = get(&fake, &format!("{NODEROLE}?own=true&filter=x&after=%2Fa")).await;
     own.assert_contains(&["type=\"hidden\" name=\"own\" value=\"true\"", ">First"]);
-    let asked = ValuesQuery { find: "x".into(), after: Some("/a".into()), own: true };
+    let asked = ValuesQuery { filter: "x".into(), after: Some("/a".into()), own: true };
     let asked = format!("values {}", serde_json::to_string(&asked).expect("JSON"));
     assert!(fake.0.lock().expect("no test died here").calls.contains(&asked));
     let nothing = get(&fake, "/noderoles/none/data").await;
@@ -39,7 +39,7 @@ async fn values_link_to_their_sources() {
 #[tokio::test]
 async fn form_survives_errors_and_commands_match_query() {
     let fake = Fake::new(|_| {});
-    let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&find=app")).await;
+    let odd = get(&fake, &format!("{NODEROLE}?own=perhaps&filter=app")).await;
     assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
     odd.assert_contains(&[
         "Use one of: true, false.",
@@ -50,14 +50,14 @@ async fn form_survives_errors_and_commands_match_query() {
     let away = Fake::new(|world| {
         world.problem = Some(api::Problem::unavailable("The database does not answer."))
     });
-    let away = get(&away, "/runs/1004/data?find=app").await;
+    let away = get(&away, "/runs/1004/data?filter=app").await;
     assert_eq!(away.status, 503);
     away.assert_contains(&["name=\"find\"", "value=\"app\"", "The database does not answer."]);
     let id = NODEROLE.split('/').nth(2).expect("an id");
-    let own = get(&fake, &format!("{NODEROLE}?own=true&find=app")).await;
+    let own = get(&fake, &format!("{NODEROLE}?own=true&filter=app")).await;
     own.assert_contains(&[
-        &format!("gantry noderole data {id} --find app --own"),
-        &format!("/api/v1/noderoles/{id}/data?find=app&amp;own=true"),
+        &format!("gantry noderole data {id} --filter app --own"),
+        &format!("/api/v1/noderoles/{id}/data?filter=app&amp;own=true"),
     ]);
     get(&fake, "/runs/1004/data")
         .await

@@ -173,7 +173,7 @@ pub struct HealthChecksQuery {
     pub reached: Option<bool>,
     /// Part of an address or a message, case-insensitive. Empty matches all.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub text: String,
+    pub filter: String,
     /// Sort order. Default: newest first.
     pub sort: Order<HealthCheckSort>,
     /// Maximum number of items on the page, from 1 to 200.

@@ -29,7 +29,7 @@ pub struct ProposalsQuery {
     /// Name of the deployment. Includes proposals on nodes that were in it. Empty matches all.
     pub deployment: String,
     /// Part of the name of the deployment or node, case-insensitive. Empty matches all.
-    pub text: String,
+    pub filter: String,
     /// Sort order. Default: newest first.
     pub sort: Order<ProposalSort>,
     /// Maximum number of items on the page, from 1 to 200.

@@ -95,7 +95,7 @@ pub struct ReviewsQuery {
     /// Name of the deployment. Empty matches all.
     pub deployment: String,
     /// Part of the title, case-insensitive. Empty matches all.
-    pub text: String,
+    pub filter: String,
     /// Sort order. Default: newest first.
     pub sort: Order<ReviewSort>,
     /// Maximum number of items on the page, from 1 to 200.
@@ -185,11 +185,11 @@ pub enum ReviewState {
     /// The review can be committed.
     Open,
     /// A person objects.
-    Objected,
+    ChangesRequested,
     /// An edit no longer takes effect, or lint reports errors. The authors must edit the proposal.
-    Faulty,
+    Invalid,
     /// The review has enough approvals, but threads of its discussion are open.
-    Discussed,
+    ThreadsOpen,
     /// The review's base has changed.
     Stale,
     /// A newer version replaced the review.

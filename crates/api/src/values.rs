@@ -18,7 +18,7 @@ pub const MAX_VALUE_CHARS: usize = 500;
 #[serde(default, deny_unknown_fields)]
 pub struct ValuesQuery {
     /// Part of a path, a value or a source, case-insensitive. Empty matches all.
-    pub find: String,
+    pub filter: String,
     /// Path of the last value of the previous page.
     pub after: Option<String>,
     /// For a noderole: list only its own data and output, as other noderoles see them. By default,

@@ -69,7 +69,7 @@ pub struct WorkersQuery {
     pub phase: Option<Phase>,
     /// Part of the name. Empty matches all.
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
+    pub filter: String,
     /// Sort order. Default: newest first.
     pub sort: Order<WorkerSort>,
     /// Maximum number of items on the page, from 1 to 200.

@@ -1311,7 +1311,7 @@ async fn converge_waits_and_log_is_shown() {
     assert!(json.contains("\\u001b[31m") && json.contains("\\u009b"), "{json:?}");
     let behind = installation.gantry(&["logs", &run, "--since-byte", "5"]).ok();
     assert_eq!(behind, log[5..], "from a byte on, without gap");
-    let found = installation.gantry(&["logs", &run, "--find", "HELLO from", "--any-case"]).ok();
+    let found = installation.gantry(&["logs", &run, "--find", "HELLO from", "--ignore-case"]).ok();
     assert!(found.lines().count() == 1 && found.ends_with(": hello from here\n"), "{found}");
     let none = installation.gantry(&["logs", &run, "--find", "HELLO from"]).no(4, "No line of run");
     assert!(!none.err.contains("so far"), "it has ended: {none:?}");

@@ -89,7 +89,7 @@ fn names(noun: Noun, word: &str) -> Outcome<Vec<String>> {
     let query = match noun {
         Noun::Review => Query::default(),
         // Most workers of a list have ended and would hide the others.
-        Noun::Worker => Query::default().with("name", word).with("alive", "true"),
+        Noun::Worker => Query::default().with("filter", word).with("alive", "true"),
         _ => Query::default().with("filter", word),
     };
     let page = server()?.get(&query.behind(path))?;

@@ -318,7 +318,7 @@ pub(crate) fn worker(server: &Server, name: &str) -> Outcome<String> {
     let Lookup { found, near } = look_up(
         server,
         ("/workers", "workers", "before"),
-        Query::default().with("name", name),
+        Query::default().with("filter", name),
         name,
     )?;
     let none = || {

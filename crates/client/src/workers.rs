@@ -22,7 +22,7 @@ pub(crate) struct Workers {
     #[command(subcommand)]
     command: Option<WorkerCommand>,
     /// Show only this worker, by name or id
-    #[arg(value_name = "WORKER", conflicts_with_all = ["alive", "phase", "name", "limit", "all", "sort"])]
+    #[arg(value_name = "WORKER", conflicts_with_all = ["alive", "phase", "filter", "limit", "all", "sort"])]
     worker: Option<String>,
     /// Only workers that are alive (true) or only those that are not (false)
     #[arg(long, value_parser = ["true", "false"])]
@@ -79,7 +79,7 @@ pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
     let query = Query::default()
         .with("alive", &wanted.alive)
         .with("phase", &wanted.phase)
-        .with("name", &wanted.name);
+        .with("filter", &wanted.filter);
     client.list(&worker_list(), &query, &wanted.much)
 }
 

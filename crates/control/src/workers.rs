@@ -31,7 +31,7 @@ impl Control {
         let filter = WorkerFilter {
             alive: query.alive,
             phase: query.phase.map(Phase::as_str),
-            name: text::filter_text(&query.name)?,
+            name: text::filter_text(&query.filter)?,
         };
         let mut connection = self.connection().await?;
         let mut rows = store::workers::workers(&mut connection, filter, &page, MAX_RUNS as u32)

@@ -10,7 +10,7 @@ use crate::StoreError;
 /// The lock of claims. It is tried, never waited for, because the holder gets the same
 /// notification.
 pub(crate) const CLAIM_KEY: i64 = migrations::CLAIM_LOCK;
-/// Commits take it exclusively. Claim, lease, finish and janitor share it.
+/// Commits take it exclusively. Claim, lease, finish and reaper share it.
 pub(crate) const APPLY_KEY: i64 = migrations::APPLY_LOCK;
 
 /// Takes CLAIM until the transaction ends. `false`: another transaction has it.

@@ -79,10 +79,13 @@ async fn log(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct LogSearchQuery {
+    /// Text that the lines contain.
     #[schemars(length(min = 1, max = 200))]
-    text: String,
+    q: String,
+    /// Whether upper and lower case are the same. Default: false.
     #[serde(default)]
-    any_case: bool,
+    ignore_case: bool,
+    /// Cursor: the `next` value of the previous page.
     #[serde(default)]
     after: String,
 }
@@ -94,7 +97,7 @@ async fn search_log(
     QueryParams(wanted): QueryParams<LogSearchQuery>,
 ) -> Answer<LogSearchResult> {
     Ok(Json(
-        state.control.search_log(&actor, id, &wanted.text, wanted.any_case, &wanted.after).await?,
+        state.control.search_log(&actor, id, &wanted.q, wanted.ignore_case, &wanted.after).await?,
     ))
 }
 

@@ -160,7 +160,7 @@ async fn search_reads_large_log_in_bounded_parts() {
     let (mut after, mut asked, mut hits, mut searched) = (String::new(), 0, Vec::new(), 0);
     loop {
         let query =
-            format!("text=PIECE%20{}%20LINE%205%20&any_case=true&after={after}", PIECES - 1);
+            format!("q=PIECE%20{}%20LINE%205%20&ignore_case=true&after={after}", PIECES - 1);
         let found = search(&server, run, &cookie, &query).await;
         assert!(
             found.searched - searched <= control::runs::logs::MAX_SEARCHED as i64,
@@ -177,7 +177,7 @@ async fn search_reads_large_log_in_bounded_parts() {
     let line = (PIECES - 1) * LINES + 5;
     assert_eq!((hits.len(), hit.offset, hit.line), (1, line * 128, line + 1));
     assert!(
-        search(&server, run, &cookie, "text=PIECE%201%20").await.hits.is_empty(),
+        search(&server, run, &cookie, "q=PIECE%201%20").await.hits.is_empty(),
         "case counts unless said otherwise"
     );
 
@@ -188,14 +188,14 @@ async fn search_reads_large_log_in_bounded_parts() {
         .await
         .expect("to append");
     let found =
-        search(&server, run, &cookie, &format!("text=GR%C3%96SSER&any_case=true&after={after}"))
+        search(&server, run, &cookie, &format!("q=GR%C3%96SSER&ignore_case=true&after={after}"))
             .await;
     assert!(found.hits.is_empty(), "sharp s is no double s");
     let found = search(
         &server,
         run,
         &cookie,
-        &format!("text=GR%C3%96%C3%9FER&any_case=true&after={after}"),
+        &format!("q=GR%C3%96%C3%9FER&ignore_case=true&after={after}"),
     )
     .await;
     assert_eq!((found.hits[0].offset, found.hits[0].text.as_str()), (length, "größer am Ende"));
@@ -231,7 +231,7 @@ async fn search_hits_are_paged() {
             server.send_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{wrong}: {}", answer.text());
     }
-    let nobody = server.send_get(&format!("/api/v1/runs/{run}/log/search?text=a"), "").await;
+    let nobody = server.send_get(&format!("/api/v1/runs/{run}/log/search?q=a"), "").await;
     assert_eq!(nobody.status, StatusCode::UNAUTHORIZED);
 }
 

@@ -287,7 +287,7 @@ fn table() -> Vec<Row> {
         get("/api/v1/runs/{id}", View, &["run"]),
         get("/api/v1/runs/{id}/data", View, &["run"]),
         get("/api/v1/runs/{id}/log", View, &["run"]),
-        get("/api/v1/runs/{id}/log/search?text=x", View, &["run"]),
+        get("/api/v1/runs/{id}/log/search?q=x", View, &["run"]),
         post("/api/v1/runs/{id}/cancel", Operate, &["run"], Value::Null),
         get("/api/v1/scripts/{hash}", View, &["hash"]),
         get("/api/v1/pending", View, &[]),

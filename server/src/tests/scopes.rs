@@ -61,7 +61,7 @@ async fn node_proposal_is_opened_and_listed() {
         (list.as_array().expect("a list").len(), page["next"].clone())
     };
     let none = (0, Value::Null);
-    assert_eq!(found("reviews?whose=for_me&deployment=system&text=BOOT").await, (1, Value::Null));
+    assert_eq!(found("reviews?whose=for_me&deployment=system&filter=BOOT").await, (1, Value::Null));
     assert_eq!(found("reviews?whose=mine&state=any").await, none);
     assert_eq!(found("reviews?state=committed").await, none);
     assert_eq!(found("reviews?before=1").await, none);

@@ -39,7 +39,7 @@ const READ_CALLS: &[Row] = &[
     ("runs", Requirement::View, r#"{"query":{}}"#),
     ("run", Requirement::View, r#"{"id":$run}"#),
     ("log", Requirement::View, r#"{"id":$run,"offset":0}"#),
-    ("search_log", Requirement::View, r#"{"id":$run,"text":"x","any_case":false,"after":""}"#),
+    ("search_log", Requirement::View, r#"{"id":$run,"text":"x","ignore_case":false,"after":""}"#),
     ("pending", Requirement::View, r#"{"query":{}}"#),
     ("reviews", Requirement::View, r#"{"query":{}}"#),
     ("proposals", Requirement::View, r#"{"query":{}}"#),

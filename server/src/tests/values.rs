@@ -45,7 +45,7 @@ async fn each_value_names_its_source() {
     );
     assert_eq!((&values[1]["run"], &values[1]["noderole"]), (&json!(run), &json!(noderole)));
     assert_eq!(values[1]["source"], "output of app on n1.house.example.com");
-    let some = server.send_get(&format!("/api/v1/runs/{run}/data?find=PORT"), &ada).await.json();
+    let some = server.send_get(&format!("/api/v1/runs/{run}/data?filter=PORT"), &ada).await.json();
     assert_eq!(
         (&some["page"]["matching"], &some["page"]["values"][0]["value"]),
         (&json!(1), &json!("8080"))
@@ -120,7 +120,7 @@ async fn each_value_names_its_source() {
     let nobody =
         server.send_get("/api/v1/noderoles/00000000-0000-0000-0000-000000000001/data", &ada).await;
     assert_eq!(nobody.status, StatusCode::NOT_FOUND);
-    let long = format!("/api/v1/noderoles/{noderole}/data?find={}", "x".repeat(501));
+    let long = format!("/api/v1/noderoles/{noderole}/data?filter={}", "x".repeat(501));
     assert_eq!(server.send_get(&long, &ada).await.status, StatusCode::BAD_REQUEST);
     let odd = format!("/api/v1/noderoles/{noderole}/data?search=x");
     assert_eq!(server.send_get(&odd, &ada).await.status, StatusCode::BAD_REQUEST);
@@ -140,7 +140,7 @@ async fn values_are_paged_without_gaps() {
         (0..750).map(|n| (format!("key/{n:03}~"), json!({"a": n}))).collect();
     let edits = json!([{"edit": "set_role_data", "deployment": web, "role": "app", "data": many}]);
     server.passes(&ada, "web", edits, &[&bo]).await;
-    let path = format!("/api/v1/noderoles/{}/data?find=key", noderole.as_str().expect("an id"));
+    let path = format!("/api/v1/noderoles/{}/data?filter=key", noderole.as_str().expect("an id"));
     let (mut paths, mut sizes, mut next) = (Vec::new(), Vec::new(), path.clone());
     loop {
         let page = server.send_get(&next, &ada).await.json()["page"].clone();

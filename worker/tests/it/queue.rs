@@ -160,7 +160,7 @@ async fn draining_worker_leaves_lost_runs_to_others() {
 }
 
 #[tokio::test]
-async fn run_leased_after_janitor_query_counts_started() {
+async fn run_leased_after_reaper_query_counts_started() {
     let cluster = noops(1).await;
     let worker = confirmed(&cluster, 5).await;
     store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");
@@ -168,7 +168,7 @@ async fn run_leased_after_janitor_query_counts_started() {
     cluster.sql(over).await;
     let overdue = store::runs::overdue_runs(cluster.pool(), 10).await.expect("a look");
     assert!(overdue.len() == 1 && !overdue[0].leased);
-    // The run starts, and its worker dies, while the janitor queries other nodes.
+    // The run starts, and its worker dies, while the reaper queries other nodes.
     let run = lease(&cluster, worker, 1).await[0];
     cluster.sql(over).await;
     let ended = store::runs::end_overdue_run(cluster.pool(), run, Overdue::Queued)
@@ -187,7 +187,7 @@ async fn run_leased_after_janitor_query_counts_started() {
 static SUCCEEDED: std::sync::LazyLock<RunEnd> = std::sync::LazyLock::new(succeeded);
 
 #[tokio::test]
-async fn janitor_ends_lost_runs_without_late_results() {
+async fn reaper_ends_lost_runs_without_late_results() {
     let cluster = noops(2).await;
     let worker = confirmed(&cluster, 5).await;
     store::runs::claim_runs(cluster.pool(), limits(10)).await.expect("a claim");

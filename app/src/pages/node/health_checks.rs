@@ -41,7 +41,7 @@ impl ListPage for NodeHealthChecks {
         Field::choice("reached", "Result", "reached is", || {
             vec![("true", "reached"), ("false", "not reached")]
         }),
-        Field::text("text", "Address or error", "address or error contains"),
+        Field::text("filter", "Address or error", "address or error contains"),
     ];
     const NUMBERS: &'static [Part] = &[Part::Duration];
     const SORTS: &'static [(HealthCheckSort, &'static str)] = &[(HealthCheckSort::At, "when")];
@@ -58,7 +58,7 @@ impl ListPage for NodeHealthChecks {
         let (sort, before) = address.stretch()?;
         server_functions::node_health_checks(
             name,
-            HealthChecksQuery { reached, text: address.param("text"), sort, limit: None, before },
+            HealthChecksQuery { reached, filter: address.param("filter"), sort, limit: None, before },
         )
         .await
     }

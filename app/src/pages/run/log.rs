@@ -245,9 +245,9 @@ impl Log {
 }
 
 /// Whether a line contains a text.
-fn has(line: &str, wanted: &str, any_case: bool) -> bool {
+fn has(line: &str, wanted: &str, ignore_case: bool) -> bool {
     !wanted.is_empty()
-        && if any_case {
+        && if ignore_case {
             line.to_lowercase().contains(&wanted.to_lowercase())
         } else {
             line.contains(wanted)
@@ -350,7 +350,7 @@ fn line_view(line: Line, look: LogViewState) -> impl IntoView {
     view! {
         <div
             class="line"
-            class:hit=move || has(&text, &look.search.text.read(), look.search.any_case.get())
+            class:hit=move || has(&text, &look.search.text.read(), look.search.ignore_case.get())
             class:here=move || look.search.here() == Some(offset)
             data-offset=offset.to_string()
         >
@@ -378,7 +378,7 @@ fn Tools(log: Log, look: LogViewState) -> impl IntoView {
     let go = move |forward: bool| search.step(forward, show);
     Effect::new(move |before: Option<()>| {
         search.text.track();
-        search.any_case.track();
+        search.ignore_case.track();
         if before.is_some() {
             search.begin();
         }
@@ -403,7 +403,7 @@ fn Tools(log: Log, look: LogViewState) -> impl IntoView {
             />
             <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Previous match" disabled=none on:click=move |_| go(false)>{icon(Icon::Up)}</button>
             <button class="button quiet small only-icon needs-scripts" type="button" aria-label="Next match" disabled=none on:click=move |_| go(true)>{icon(Icon::Down)}</button>
-            <Toggle on=search.any_case shape=Icon::Search word="Ignore case" hint="A and a match each other"/>
+            <Toggle on=search.ignore_case shape=Icon::Search word="Ignore case" hint="A and a match each other"/>
             <span class="muted" role="status">{move || search.status()}</span>
             <span class="grow"></span>
             <Toggle on=look.follow shape=Icon::End word="Follow" hint="Scroll to new lines"/>

@@ -25,7 +25,7 @@ const MAX_HITS: usize = 1_000;
 pub(super) struct Search {
     run: RunId,
     pub(super) text: RwSignal<String>,
-    pub(super) any_case: RwSignal<bool>,
+    pub(super) ignore_case: RwSignal<bool>,
     hits: RwSignal<Vec<LogHit>>,
     here: RwSignal<Option<usize>>,
     searched: RwSignal<(i64, i64)>,
@@ -42,7 +42,7 @@ impl Search {
         Self {
             run,
             text: RwSignal::new(String::new()),
-            any_case: RwSignal::new(true),
+            ignore_case: RwSignal::new(true),
             hits: RwSignal::new(Vec::new()),
             here: RwSignal::new(None),
             searched: RwSignal::new((0, 0)),
@@ -85,10 +85,10 @@ impl Search {
             return;
         }
         self.busy.set(true);
-        let (number, any_case) = (self.number.get_value(), self.any_case.get_untracked());
+        let (number, ignore_case) = (self.number.get_value(), self.ignore_case.get_untracked());
         let after = self.next.get_value();
         spawn_local(async move {
-            let answer = server_functions::search_log(self.run, text, any_case, after).await;
+            let answer = server_functions::search_log(self.run, text, ignore_case, after).await;
             if self.number.try_get_value() != Some(number) {
                 return;
             }

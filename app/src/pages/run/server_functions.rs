@@ -26,11 +26,11 @@ pub async fn log(id: RunId, offset: i64) -> ServerResult<LogPart> {
 pub async fn search_log(
     id: RunId,
     text: String,
-    any_case: bool,
+    ignore_case: bool,
     after: String,
 ) -> ServerResult<LogSearchResult> {
     let (request, actor) = signed_in()?;
-    answer(request.control.search_log(&actor, id, &text, any_case, &after).await).await
+    answer(request.control.search_log(&actor, id, &text, ignore_case, &after).await).await
 }
 
 #[server(name = Cancel, prefix = "/call", endpoint = "cancel", output = AsJson)]

@@ -55,21 +55,21 @@ impl List {
         match self {
             Self::Deployments => ("/deployments", &["filter", "state", "sort"]),
             Self::Nodes => ("/nodes", &["filter", "state", "deployment", "sort"]),
-            Self::HealthChecks => ("/nodes/{id}/health-checks", &["reached", "text", "sort"]),
+            Self::HealthChecks => ("/nodes/{id}/health-checks", &["reached", "filter", "sort"]),
             Self::Results => ("/nodes/{id}/results", &["outcome", "role", "sort"]),
             Self::Noderoles => ("/nodes/{id}/noderoles", &["state", "role", "sort"]),
             Self::Runs => (
                 "/runs",
                 &["state", "deployment", "node", "role", "worker", "since", "until", "sort"],
             ),
-            Self::Reviews => ("/reviews", &["whose", "state", "deployment", "text", "sort"]),
-            Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "text", "sort"]),
+            Self::Reviews => ("/reviews", &["whose", "state", "deployment", "filter", "sort"]),
+            Self::Proposals => ("/proposals", &["mine", "drafts", "deployment", "filter", "sort"]),
             Self::Blueprints => ("/blueprints", &["deployment", "sort"]),
             Self::Pending => ("/pending", &["deployment", "node", "reason", "sort"]),
             Self::Barclamps => ("/barclamps", &["filter", "sort"]),
             Self::Roles => ("/roles", &["filter", "barclamp", "sort"]),
             Self::Imports => ("/imports", &["barclamp", "sort"]),
-            Self::Workers => ("/workers", &["alive", "phase", "name", "sort"]),
+            Self::Workers => ("/workers", &["alive", "phase", "filter", "sort"]),
             Self::Audit => {
                 ("/audit", &["actor", "action", "subject", "source", "since", "until", "sort"])
             }
@@ -138,21 +138,21 @@ pub fn search(text: &str) -> Call {
 }
 
 /// Values that a run of a noderole would see now, or its own values, filtered by text.
-pub fn noderole_data(id: NoderoleId, find: &str, own: bool) -> Call {
-    let call = Call::get(data_path(format!("/noderoles/{id}/data"), find, own))
+pub fn noderole_data(id: NoderoleId, filter: &str, own: bool) -> Call {
+    let call = Call::get(data_path(format!("/noderoles/{id}/data"), filter, own))
         .command(["noderole", "data"]);
-    call.argument(id.to_string()).option_if_set("find", find).switch("own", own)
+    call.argument(id.to_string()).option_if_set("filter", filter).switch("own", own)
 }
 
 /// Values in the input of a run, filtered by text.
-pub fn run_data(id: RunId, find: &str) -> Call {
+pub fn run_data(id: RunId, filter: &str) -> Call {
     let call =
-        Call::get(data_path(format!("/runs/{id}/data"), find, false)).command(["run", "data"]);
-    call.argument(id.to_string()).option_if_set("find", find)
+        Call::get(data_path(format!("/runs/{id}/data"), filter, false)).command(["run", "data"]);
+    call.argument(id.to_string()).option_if_set("filter", filter)
 }
 
-fn data_path(path: String, find: &str, own: bool) -> String {
-    let find = (!find.is_empty()).then(|| format!("find={}", encoded(find)));
+fn data_path(path: String, filter: &str, own: bool) -> String {
+    let filter = (!filter.is_empty()).then(|| format!("filter={}", encoded(filter)));
     let words: Vec<String> = find.into_iter().chain(own.then(|| "own=true".to_owned())).collect();
     if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) }
 }

@@ -227,7 +227,7 @@ async fn addresses(cage: &LeakTest, cookie: &str) -> Vec<String> {
         }
         let query = match path.rsplit('/').next().unwrap_or_default() {
             "noderoles" => "?role=tells",
-            "search" if path.contains("/log/") => "?text=told",
+            "search" if path.contains("/log/") => "?q=told",
             "search" => "?q=tells",
             "compare" => "?from=1&to=2",
             _ => "",

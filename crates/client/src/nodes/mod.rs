@@ -104,7 +104,7 @@ pub(crate) enum Node {
         reached: Option<String>,
         /// Part of an address or a message
         #[arg(long, value_name = "TEXT")]
-        text: Option<String>,
+        filter: Option<String>,
         #[command(flatten)]
         much: ListOptions,
     },
@@ -391,8 +391,8 @@ pub(crate) fn node(client: &Client, command: &Node) -> Outcome {
             let response = server.ask(&Method::DELETE, &place(node)?, &with)?.read()?;
             output.either(&response, &format!("The record of {node} is deleted."))
         }
-        Node::HealthChecks { node, reached, text, much } => {
-            let query = Query::default().with("reached", reached).with("text", text);
+        Node::HealthChecks { node, reached, filter, much } => {
+            let query = Query::default().with("reached", reached).with("filter", filter);
             client.list(&health_check_list(&names::node(server, node)?.fqdn), &query, much)
         }
         Node::Noderoles { node, state, role, much } => {

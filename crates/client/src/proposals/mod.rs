@@ -133,9 +133,9 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
     };
     let at = |response: &Value| value_text(&response["version"]);
     match command {
-        Proposal::List { mine, drafts, deployment, text, much } => {
+        Proposal::List { mine, drafts, deployment, filter, much } => {
             let query = Query::default().with("mine", *mine).with("drafts", *drafts);
-            let query = query.with("deployment", deployment).with("text", text);
+            let query = query.with("deployment", deployment).with("filter", filter);
             client.list(&proposal_list(), &query, much)
         }
         Proposal::Show { id, again } => {

@@ -37,7 +37,7 @@ pub(crate) enum Review {
         deployment: Option<String>,
         /// Part of the title
         #[arg(long, value_name = "TEXT")]
-        text: Option<String>,
+        filter: Option<String>,
         #[command(flatten)]
         much: ListOptions,
     },
@@ -170,12 +170,12 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         output.either(&response, &format!("Review {id}: {view}."))
     };
     match command {
-        Review::List { whose, state: fate, deployment, text, much } => {
+        Review::List { whose, state: fate, deployment, filter, much } => {
             let query = Query::default()
                 .with("whose", whose)
                 .with("state", fate)
                 .with("deployment", deployment)
-                .with("text", text);
+                .with("filter", filter);
             client.list(&review_list(), &query, much)
         }
         Review::Show { id, again } => {

@@ -14,13 +14,13 @@ use crate::server::taken;
 pub(crate) struct ValueArgs {
     /// Part of the path, the value or the source
     #[arg(long, value_name = "TEXT")]
-    find: Option<String>,
+    filter: Option<String>,
 }
 
 /// Reads all values, page by page.
 pub(crate) fn data(client: &Client, path: &str, options: &ValueArgs, own: bool) -> Outcome {
     let Client { server, output } = client;
-    let mut query = Query::default().with("find", &options.find).with("own", own);
+    let mut query = Query::default().with("filter", &options.filter).with("own", own);
     let mut document = server.get(&query.behind(path))?;
     while let Some(page) = document.get_mut("page").and_then(Value::as_object_mut) {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };

@@ -36,16 +36,16 @@ pub(crate) struct Logs {
     find: Option<String>,
     /// Ignore case
     #[arg(long, requires = "find")]
-    any_case: bool,
+    ignore_case: bool,
     /// Keep control sequences, such as colors; the terminal interprets them
     #[arg(long, conflicts_with = "find")]
     raw: bool,
 }
 
 /// Prints the lines of a log that contain a text, page by page.
-fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
+fn find(client: &Client, run: RunId, text: &str, ignore_case: bool) -> Outcome {
     let Client { server, output } = client;
-    let mut query = Query::default().with("text", text).with("any_case", any_case);
+    let mut query = Query::default().with("q", text).with("ignore_case", ignore_case);
     let mut found = 0;
     loop {
         let page: LogSearchResult =
@@ -72,7 +72,7 @@ fn find(client: &Client, run: RunId, text: &str, any_case: bool) -> Outcome {
 
 pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
     if let Some(text) = &logs.find {
-        return find(client, logs.run, text, logs.any_case);
+        return find(client, logs.run, text, logs.ignore_case);
     }
     let Client { server, output } = client;
     let mut news = logs

@@ -298,7 +298,7 @@ async fn page(
     query: &ValuesQuery,
     until: BlueprintNumber,
 ) -> Result<ValuePage, Problem> {
-    if query.find.chars().count() > MAX_VALUE_CHARS {
+    if query.filter.chars().count() > MAX_VALUE_CHARS {
         return Err(Problem::invalid(format!(
             "The search text is too long. Use at most {MAX_VALUE_CHARS} characters."
         )));
@@ -317,7 +317,7 @@ async fn page(
     let steps = store::deployments::step_details(on, &steps).await.map_err(from_store)?;
     let steps: BTreeMap<StepId, StepOf> =
         steps.into_iter().map(|step| (StepId(step.id), step)).collect();
-    let needle = query.find.trim().to_lowercase();
+    let needle = query.filter.trim().to_lowercase();
     let all = sources.len();
     let found: Vec<(Source, ValueView)> = sources
         .into_iter()

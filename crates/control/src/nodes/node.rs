@@ -142,7 +142,7 @@ impl Control {
         actor.require(Permission::Viewer)?;
         let filter = HealthCheckFilter {
             reached: query.reached,
-            text: text::filter_text(&query.text)?,
+            text: text::filter_text(&query.filter)?,
             ascending: !query.sort.descending,
             behind: health_check_cursor(query)?,
         };

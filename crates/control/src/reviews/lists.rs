@@ -201,7 +201,7 @@ impl Control {
         query: &ReviewsQuery,
     ) -> Result<ReviewPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let text = text::plain(&query.text)?;
+        let text = text::plain(&query.filter)?;
         if text.chars().count() > MAX_TEXT_CHARS {
             return Err(Problem::invalid(format!(
                 "The search text is too long. Use at most {MAX_TEXT_CHARS} characters."
@@ -295,7 +295,7 @@ impl Control {
             by: query.mine.then_some(actor.person),
             drafts: query.drafts,
             deployment: deployment.map(|name| present.named(name)).transpose()?,
-            text: text::filter_text(&query.text)?.map(str::to_owned),
+            text: text::filter_text(&query.filter)?.map(str::to_owned),
         };
         let mut connection = self.connection().await?;
         let mut rows = store::proposals::find_proposals(&mut connection, &find, &page)

@@ -745,10 +745,10 @@ pub(crate) fn state_of(committed: bool, discarded: bool, gate: &GateResult) -> R
     match ReviewStatus::of(gate) {
         ReviewStatus::Replaced => ReviewState::Replaced,
         ReviewStatus::Stale => ReviewState::Stale,
-        ReviewStatus::Objected => ReviewState::Objected,
-        ReviewStatus::Faulty => ReviewState::Faulty,
+        ReviewStatus::ChangesRequested => ReviewState::ChangesRequested,
+        ReviewStatus::Invalid => ReviewState::Invalid,
         ReviewStatus::Unreviewed => ReviewState::Waiting,
-        ReviewStatus::Discussed => ReviewState::Discussed,
+        ReviewStatus::ThreadsOpen => ReviewState::ThreadsOpen,
         ReviewStatus::Open => ReviewState::Open,
     }
 }

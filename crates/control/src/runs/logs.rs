@@ -83,11 +83,11 @@ impl Control {
         actor: &Actor,
         id: RunId,
         text: &str,
-        any_case: bool,
+        ignore_case: bool,
         after: &str,
     ) -> Result<LogSearchResult, Problem> {
         actor.require(Permission::Viewer)?;
-        let wanted = search_pattern(text, any_case)?;
+        let wanted = search_pattern(text, ignore_case)?;
         let begin = SearchCursor::parse(after)?;
         let row = store::runs::run(&self.store, id).await.map_err(from_store)?;
         let length = row.ok_or_else(|| no_run(id))?.run.log_bytes;
@@ -238,7 +238,7 @@ fn incomplete_bytes(bytes: &[u8]) -> usize {
     }
 }
 
-fn search_pattern(text: &str, any_case: bool) -> Result<Regex, Problem> {
+fn search_pattern(text: &str, ignore_case: bool) -> Result<Regex, Problem> {
     let length = text.chars().count();
     if length == 0 || length > LOG_SEARCH {
         return Err(Problem::invalid(format!(
@@ -250,7 +250,7 @@ fn search_pattern(text: &str, any_case: bool) -> Result<Regex, Problem> {
             "`text`: must not have a line break, because logs are searched line by line.",
         ));
     }
-    RegexBuilder::new(&regex::escape(text)).case_insensitive(any_case).build().map_err(|error| {
+    RegexBuilder::new(&regex::escape(text)).case_insensitive(ignore_case).build().map_err(|error| {
         tracing::error!(%error, "cannot build a pattern from a search text");
         Problem::internal()
     })
@@ -439,9 +439,9 @@ mod tests {
         assert_eq!((pieces[0].offset, pieces[0].text.as_str(), next), (3, "界\n", 7));
     }
 
-    fn find(log: &[u8], text: &str, any_case: bool, piece: usize) -> Vec<(i64, i64, String)> {
+    fn find(log: &[u8], text: &str, ignore_case: bool, piece: usize) -> Vec<(i64, i64, String)> {
         let mut search =
-            Search::new(search_pattern(text, any_case).expect("a text"), SearchCursor::default());
+            Search::new(search_pattern(text, ignore_case).expect("a text"), SearchCursor::default());
         log.chunks(piece).for_each(|bytes| search.push(bytes));
         search.finish();
         search.hits.into_iter().map(|hit| (hit.offset, hit.line, hit.text)).collect()

@@ -176,7 +176,7 @@ async fn last_verdict_against_blocks_gate() {
     assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_approved");
     assert_eq!(
         installation.control.review(&installation.ada, id).await.unwrap().state,
-        ReviewState::Objected
+        ReviewState::ChangesRequested
     );
     installation.approve(&installation.cy, id).await;
     installation.commit(&installation.ada, id).await.unwrap();
@@ -232,7 +232,7 @@ async fn objection_blocks_every_committer_and_is_named() {
         let shown = installation.control.review(by, id).await.unwrap();
         assert_eq!(
             (shown.state, shown.may_commit),
-            (ReviewState::Objected, Allowed::no(all[0].clone()))
+            (ReviewState::ChangesRequested, Allowed::no(all[0].clone()))
         );
     }
     installation.approve(&installation.bo, id).await;

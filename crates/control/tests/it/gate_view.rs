@@ -90,7 +90,7 @@ async fn lint_error_after_approval_is_shown() {
     );
     assert_eq!(
         installation.listed(&installation.bo, ReviewStateFilter::Open).await[0].state,
-        ReviewState::Faulty,
+        ReviewState::Invalid,
         "no review is waited for"
     );
     assert_eq!(

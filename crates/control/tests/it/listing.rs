@@ -133,7 +133,7 @@ async fn badge_counts_up_to_its_limit() {
         installation.control.reviews(&installation.bo, &ReviewsQuery::default()).await.unwrap();
     assert_eq!(
         listed.reviews.iter().map(|r| r.state).collect::<BTreeSet<_>>(),
-        BTreeSet::from([ReviewState::Faulty])
+        BTreeSet::from([ReviewState::Invalid])
     );
     assert_eq!(
         settled(&installation, &installation.bo).await,
@@ -267,7 +267,7 @@ async fn reviews_are_filtered_by_author_and_state() {
     let shown = installation.listed(&installation.cy, ReviewStateFilter::Open).await;
     assert_eq!(
         shown.iter().map(|review| review.state).collect::<Vec<_>>(),
-        [ReviewState::Waiting, ReviewState::Waiting, ReviewState::Discussed]
+        [ReviewState::Waiting, ReviewState::Waiting, ReviewState::ThreadsOpen]
     );
     for review in shown {
         let own = installation.control.review(&installation.cy, review.review).await.unwrap();
@@ -298,7 +298,7 @@ async fn reviews_are_filtered_by_author_and_state() {
     let unknown =
         installation.control.reviews(&installation.ada, &of("nowhere")).await.unwrap_err();
     assert_eq!(unknown.status, 404);
-    let titled = |text: &str| ReviewsQuery { text: text.into(), ..any.clone() };
+    let titled = |text: &str| ReviewsQuery { filter: text.into(), ..any.clone() };
     assert_eq!(ids(&installation, &installation.ada, titled(" EMPTY 100% ")).await, [on_node]);
     for pattern in ["%", "_", "\\"] {
         let wanted = if pattern == "%" { vec![on_node] } else { Vec::new() };
@@ -340,7 +340,7 @@ async fn thousand_reviews_are_paged() {
         assert_eq!((all.len(), all.last()), (1_000, Some(&id)));
         assert!(all.is_sorted_by(|a, b| a > b), "each once, newest first");
     }
-    let searched = ReviewsQuery { text: "No. 99".into(), ..ReviewsQuery::default() };
+    let searched = ReviewsQuery { filter: "No. 99".into(), ..ReviewsQuery::default() };
     assert_eq!(
         installation.control.reviews(&installation.bo, &searched).await.unwrap().reviews.len(),
         11

@@ -198,7 +198,7 @@ async fn health_checks_are_filtered_by_result_and_text() {
     look(&installation, id, Ok("boot-1")).await;
     let found = async |reached: Option<bool>, text: &str| {
         let wanted =
-            HealthChecksQuery { reached, text: text.to_owned(), ..HealthChecksQuery::default() };
+            HealthChecksQuery { reached, filter: text.to_owned(), ..HealthChecksQuery::default() };
         let page = installation
             .control
             .node_health_checks(&installation.ada, "m1.rack1.example.com", &wanted)

@@ -21,13 +21,13 @@ pub enum ReviewStatus {
     /// Its base changed after it was submitted.
     Stale,
     /// A reviewer requested changes or rejected it.
-    Objected,
+    ChangesRequested,
     /// An edit no longer takes effect, or lint reports errors.
-    Faulty,
+    Invalid,
     /// Approvals are missing.
     Unreviewed,
     /// Only unresolved threads block it.
-    Discussed,
+    ThreadsOpen,
     /// It can be committed.
     Open,
 }
@@ -46,10 +46,10 @@ impl ReviewStatus {
         match broken {
             Rule::Newest => Self::Replaced,
             Rule::Base | Rule::Epoch | Rule::Policy => Self::Stale,
-            Rule::Objections => Self::Objected,
-            Rule::Resolved | Rule::Lint => Self::Faulty,
+            Rule::Objections => Self::ChangesRequested,
+            Rule::Resolved | Rule::Lint => Self::Invalid,
             Rule::Approvals => Self::Unreviewed,
-            Rule::Threads => Self::Discussed,
+            Rule::Threads => Self::ThreadsOpen,
         }
     }
 }
@@ -113,18 +113,18 @@ mod tests {
         let mut facts = approved();
         assert_eq!(review_status(&facts), ReviewStatus::Open);
         facts.open_threads.push("2".into());
-        assert_eq!(review_status(&facts), ReviewStatus::Discussed, "its reviews are there");
+        assert_eq!(review_status(&facts), ReviewStatus::ThreadsOpen, "its reviews are there");
         facts.verdicts.clear();
         assert_eq!(review_status(&facts), ReviewStatus::Unreviewed);
         facts.lint.push("the jig is off".into());
-        assert_eq!(review_status(&facts), ReviewStatus::Faulty, "no approval helps that");
+        assert_eq!(review_status(&facts), ReviewStatus::Invalid, "no approval helps that");
         facts.verdicts.push(Verdict {
             person: person(3),
             kind: VerdictKind::RequestChanges,
             at: 0,
             void: false,
         });
-        assert_eq!(review_status(&facts), ReviewStatus::Objected);
+        assert_eq!(review_status(&facts), ReviewStatus::ChangesRequested);
         facts.moved_documents.push("n1".into());
         assert_eq!(review_status(&facts), ReviewStatus::Stale);
         facts.newest = false;

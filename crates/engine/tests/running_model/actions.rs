@@ -1,4 +1,4 @@
-//! The actors and their actions: workers, claimers, the janitor, nodes, people and faults. Each
+//! The actors and their actions: workers, claimers, the reaper, nodes, people and faults. Each
 //! performs one action at a time, in any order.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,11 +42,11 @@ pub enum Action {
     Arrive(Attempt),
     ScriptEnds(Attempt),
     NodeUp(usize),
-    // The janitor
+    // The reaper
     LeaseEnds(RunNo),
-    JanitorFinds(RunNo),
-    JanitorRequests(bool),
-    JanitorEnds,
+    ReaperFinds(RunNo),
+    ReaperRequests(bool),
+    ReaperEnds,
     // People
     Resume,
     Pause,
@@ -85,7 +85,7 @@ impl Action {
                 | CheckNodeAgain(_, false)
                 | Release(_, false)
                 | StopCancelled(_, false)
-                | JanitorRequests(false)
+                | ReaperRequests(false)
         )
     }
 }
@@ -109,7 +109,7 @@ impl Protocol {
             alive: vec![true; self.nodes],
             workers: vec![None; self.workers],
             claims: [None, None],
-            janitor: None,
+            reaper: None,
             nodes: vec![node; self.nodes],
             left: self.faults,
             truth,
@@ -219,21 +219,21 @@ impl Protocol {
         }
     }
 
-    fn janitor_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        if !self.has(Guard::Janitor) {
+    fn reaper_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if !self.has(Guard::Reaper) {
             return;
         }
-        match state.janitor {
+        match state.reaper {
             Some(seen) if seen.never_started.is_none() => {
-                actions.push(Action::JanitorRequests(true));
+                actions.push(Action::ReaperRequests(true));
                 if state.left.cuts > 0 {
-                    actions.push(Action::JanitorRequests(false));
+                    actions.push(Action::ReaperRequests(false));
                 }
             }
-            Some(_) => actions.push(Action::JanitorEnds),
+            Some(_) => actions.push(Action::ReaperEnds),
             None => {
                 let overdue = state.open().filter(|(_, run)| run.expired);
-                actions.extend(overdue.map(|(number, _)| Action::JanitorFinds(number)));
+                actions.extend(overdue.map(|(number, _)| Action::ReaperFinds(number)));
             }
         }
     }
@@ -384,30 +384,30 @@ impl Protocol {
         None
     }
 
-    fn janitor_acts(&self, state: &mut State, action: Action) {
-        match (action, state.janitor) {
-            (Action::JanitorFinds(number), _) => {
+    fn reaper_acts(&self, state: &mut State, action: Action) {
+        match (action, state.reaper) {
+            (Action::ReaperFinds(number), _) => {
                 let run = &state.runs[&number];
                 let leased = !run.queued();
-                // The janitor asks the node only about destructive runs.
+                // The reaper asks the node only about destructive runs.
                 let ask = leased && self.steps[run.step].destructive;
                 let never_started = match (ask, self.has(Guard::Proof)) {
                     (false, _) => Some(!leased),
                     (true, true) => None,
                     (true, false) => Some(true),
                 };
-                state.janitor =
+                state.reaper =
                     Some(ProgramView { run: number, step: run.step, leased, never_started });
             }
-            (Action::JanitorRequests(reached), Some(seen)) => {
+            (Action::ReaperRequests(reached), Some(seen)) => {
                 let text = self.try_end(state, seen.step, seen.run, reached);
-                state.janitor =
+                state.reaper =
                     Some(ProgramView { never_started: Some(text == Some(true)), ..seen });
             }
-            (Action::JanitorEnds, Some(seen)) => {
-                state.janitor = None;
+            (Action::ReaperEnds, Some(seen)) => {
+                state.reaper = None;
                 let end = if seen.never_started == Some(true) { End::Unstarted } else { End::Lost };
-                let ender = if seen.leased { Ender::Janitor } else { Ender::JanitorQueued };
+                let ender = if seen.leased { Ender::Reaper } else { Ender::ReaperQueued };
                 self.end_run(state, seen.run, ender, end);
             }
             _ => {}
@@ -576,7 +576,7 @@ impl Model for Protocol {
         (0..self.workers).for_each(|worker| self.worker_actions(state, worker, actions));
         (0..self.nodes).for_each(|node| self.node_actions(state, node, actions));
         self.run_actions(state, actions);
-        self.janitor_actions(state, actions);
+        self.reaper_actions(state, actions);
         self.people_actions(state, actions);
     }
 
@@ -598,8 +598,8 @@ impl Model for Protocol {
             Arrive(_) | ScriptEnds(_) | ScriptFails(_) | NodeDown(_) | NodeUp(_) | Reboot(_) => {
                 self.node_acts(&mut state, action);
             }
-            JanitorFinds(_) | JanitorRequests(_) | JanitorEnds => {
-                self.janitor_acts(&mut state, action)
+            ReaperFinds(_) | ReaperRequests(_) | ReaperEnds => {
+                self.reaper_acts(&mut state, action)
             }
             Resume | Pause | Commit(_) | Cancel(_) | Retry(_) | Unapproved(_) | Backwards(_) => {
                 self.person_acts(&mut state, action);

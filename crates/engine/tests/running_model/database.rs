@@ -1,4 +1,4 @@
-//! The transactions, each as one action: claim, lease, finish, janitor, commit, cancel, node down
+//! The transactions, each as one action: claim, lease, finish, reaper, commit, cancel, node down
 //! and up. As in the store, [`engine::anneal`] decides the step's new state.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,9 +23,9 @@ use super::state::{End, Guard, Owner, Protocol, Run, RunNo, State, StepRow};
 pub enum Ender {
     Worker(usize),
     Queue,
-    Janitor,
-    /// The janitor, for a run that it found queued.
-    JanitorQueued,
+    Reaper,
+    /// The reaper, for a run that it found queued.
+    ReaperQueued,
 }
 
 fn step_id(index: usize) -> StepId {
@@ -250,8 +250,8 @@ impl Protocol {
                 !self.has(Guard::OpenRun) || (!run.ended && run.owner == Owner::Worker(worker))
             }
             Ender::Queue => run.queued(),
-            Ender::Janitor => !run.ended && run.expired,
-            Ender::JanitorQueued => {
+            Ender::Reaper => !run.ended && run.expired,
+            Ender::ReaperQueued => {
                 !run.ended && run.expired && (run.queued() || !self.has(Guard::StillQueued))
             }
         };

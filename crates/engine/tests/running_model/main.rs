@@ -1,13 +1,13 @@
-//! Model check of claim, lease, finish, janitor and the node's wrapper.
+//! Model check of claim, lease, finish, reaper and the node's wrapper.
 //!
 //! Tests on the real system try some orders of events; this one tries all of them in small worlds.
-//! Workers, claims, the janitor, nodes, people and faults each perform one action at a time in
+//! Workers, claims, the reaper, nodes, people and faults each perform one action at a time in
 //! every possible order. The properties must hold after each action. The tool is stateright, an
 //! explicit-state model checker for Rust. The model calls [`engine::anneal`] for state transitions
 //! and admission, so it does not duplicate those rules.
 //!
 //! The model does duplicate, action by action, the rules in SQL and shell: `store::runs` (claim,
-//! lease, finish, janitor), `worker` (runner, backend, heartbeat, annealer) and
+//! lease, finish, reaper), `worker` (runner, backend, heartbeat, annealer) and
 //! `worker/src/node/wrapper/wrapper.sh`. docs/model-check.md lists what is omitted and what was
 //! found.
 //!

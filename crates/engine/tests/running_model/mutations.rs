@@ -66,7 +66,7 @@ fn counted_retries_repeat_destructive_step() {
 }
 
 #[test]
-fn stale_janitor_view_repeats_destructive_step() {
+fn stale_reaper_view_repeats_destructive_step() {
     falls(super::destructive(), &[Guard::StillQueued], DESTROYED_ONCE);
 }
 
@@ -106,8 +106,8 @@ fn missing_node_admission_opens_two_exclusive_runs() {
 }
 
 #[test]
-fn missing_janitor_leaves_lost_run_stuck() {
-    gets_stuck(super::losses(), &[Guard::Janitor]);
+fn missing_reaper_leaves_lost_run_stuck() {
+    gets_stuck(super::losses(), &[Guard::Reaper]);
 }
 
 #[test]

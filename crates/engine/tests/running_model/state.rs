@@ -1,4 +1,4 @@
-//! The state of the model: rows, workers, janitor and nodes, and the remaining number of faults.
+//! The state of the model: rows, workers, reaper and nodes, and the remaining number of faults.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,9 +26,9 @@ pub enum Guard {
     OpenRun,
     /// A result applies to the generation of its attempt, not to the current one.
     RunGeneration,
-    /// The janitor treats a destructive run as unstarted only if the node's ledger proves it.
+    /// The reaper treats a destructive run as unstarted only if the node's ledger proves it.
     Proof,
-    /// The janitor treats a run that it found queued as unstarted only while it is still queued.
+    /// The reaper treats a run that it found queued as unstarted only while it is still queued.
     StillQueued,
     /// A step that cannot be repeated is never retried automatically.
     Unrepeated,
@@ -40,9 +40,9 @@ pub enum Guard {
     ClaimLock,
     /// Claims see which nodes are in use.
     Exclusive,
-    /// The janitor ends runs whose leases are over.
-    Janitor,
-    /// The lease of an abandoned run ends, so that the janitor can end the run.
+    /// The reaper ends runs whose leases are over.
+    Reaper,
+    /// The lease of an abandoned run ends, so that the reaper can end the run.
     LeaseEnds,
 }
 
@@ -197,13 +197,13 @@ pub struct LeasedRun {
     pub phase: Phase,
 }
 
-/// The janitor's view of a run. The run may have changed since.
+/// The reaper's view of a run. The run may have changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ProgramView {
     pub run: RunNo,
     pub step: usize,
     pub leased: bool,
-    /// The node's answer, once the janitor has asked.
+    /// The node's answer, once the reaper has asked.
     pub never_started: Option<bool>,
 }
 
@@ -272,7 +272,7 @@ pub struct State {
     pub workers: Vec<Option<LeasedRun>>,
     /// The steps that claimers have read and not yet written. Used only without the claim's lock.
     pub claims: [Option<usize>; 2],
-    pub janitor: Option<ProgramView>,
+    pub reaper: Option<ProgramView>,
     pub nodes: Vec<Node>,
     pub left: Faults,
     pub truth: Truth,

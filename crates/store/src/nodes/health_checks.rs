@@ -9,7 +9,7 @@
 //! boot id and the remaining attempts, and ends those without an open run. It is due at the first
 //! connection, when the node returns, after a new boot id, and after a report. After a restart, the
 //! old attempts are gone, so the node dies and returns within one check. If an attempt is
-//! unexpectedly gone without a restart, its worker or the janitor notices.
+//! unexpectedly gone without a restart, its worker or the reaper notices.
 //!
 //! A check takes seconds and a survey a minute, so the result carries the versions with which it
 //! began ([`AsOf`]):

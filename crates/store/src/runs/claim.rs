@@ -11,7 +11,7 @@ use crate::StoreError;
 use crate::events::{CHANNEL_RUN, append_events, run_events, step_event};
 use crate::locks::{lock_apply_shared, try_claim};
 
-/// The time that a run stays queued before the janitor resets its step.
+/// The time that a run stays queued before the reaper resets its step.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The result of a claim.

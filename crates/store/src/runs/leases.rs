@@ -62,7 +62,7 @@ pub async fn lease_runs(
                 timeout: Duration::from_secs(row.timeout_s.unsigned_abs().into()),
             });
         } else if let Err(error) = end_unstarted(pool, run).await {
-            // The worker must still receive its leased runs. The janitor ends this one.
+            // The worker must still receive its leased runs. The reaper ends this one.
             tracing::warn!(%run, %error, "could not end a run that is not allowed to start");
         }
     }

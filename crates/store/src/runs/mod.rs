@@ -1,4 +1,4 @@
-//! # Claim, lease, finish, janitor: step changes between commits
+//! # Claim, lease, finish, reaper: step changes between commits
 //!
 //! The `run` table is the queue. A queued row is a queue entry, an open row is an attempt, and its
 //! number is the attempt's fencing token. All state about runs is in the database, so workers and

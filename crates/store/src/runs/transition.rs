@@ -1,4 +1,4 @@
-//! Ends of runs and other step changes between commits: finish, janitor, retry, cancel, nodes that
+//! Ends of runs and other step changes between commits: finish, reaper, retry, cancel, nodes that
 //! die and return.
 //!
 //! All follow one pattern. They take APPLY, end the run's row, and lock the step and its
@@ -162,11 +162,11 @@ enum Ender {
     Worker(WorkerId),
     /// The queue, which found that it may not start.
     Queue,
-    /// The janitor, after its lease expired.
-    Janitor,
-    /// The janitor, for a run that no worker leased. A worker may have leased it since; then it
+    /// The reaper, after its lease expired.
+    Reaper,
+    /// The reaper, for a run that no worker leased. A worker may have leased it since; then it
     /// must not end as unstarted.
-    JanitorForQueued,
+    ReaperForQueued,
 }
 
 #[derive(sqlx::FromRow)]
@@ -392,8 +392,8 @@ async fn end_row(
     let (worker, which) = match ended_by {
         Ender::Worker(worker) => (Some(worker.0), "worker"),
         Ender::Queue => (None, "queue"),
-        Ender::Janitor => (None, "janitor"),
-        Ender::JanitorForQueued => (None, "janitor of queued"),
+        Ender::Reaper => (None, "reaper"),
+        Ender::ReaperForQueued => (None, "reaper of queued"),
     };
     let (result, bytes) = end.returned();
     // The server ends runs that no worker has leased, and has no privilege to write results.
@@ -789,10 +789,10 @@ pub async fn overdue_runs(pool: &PgPool, limit: u32) -> Result<Vec<OverdueRun>, 
     Ok(rows)
 }
 
-/// The janitor's finding about an overdue run.
+/// The reaper's finding about an overdue run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overdue {
-    /// No worker had leased it when the janitor read it.
+    /// No worker had leased it when the reaper read it.
     Queued,
     /// A worker had leased it, but the node's ledger proves that it never ran and never will.
     NeverStarted,
@@ -813,9 +813,9 @@ pub async fn end_overdue_run(
 ) -> Result<Finished, StoreError> {
     let lost = || RunEnd::Lost { reason: "the worker did not renew its lease in time".to_owned() };
     match found {
-        Overdue::Queued => end_run(pool, run, Ender::JanitorForQueued, &RunEnd::Unstarted).await,
-        Overdue::NeverStarted => end_run(pool, run, Ender::Janitor, &RunEnd::Unstarted).await,
-        Overdue::Lost => end_run(pool, run, Ender::Janitor, &lost()).await,
+        Overdue::Queued => end_run(pool, run, Ender::ReaperForQueued, &RunEnd::Unstarted).await,
+        Overdue::NeverStarted => end_run(pool, run, Ender::Reaper, &RunEnd::Unstarted).await,
+        Overdue::Lost => end_run(pool, run, Ender::Reaper, &lost()).await,
     }
 }
 

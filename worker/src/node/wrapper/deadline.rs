@@ -60,7 +60,7 @@ impl<'a> EndOnDrop<'a> {
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
-        // Without a runtime, the process is exiting. The janitor then ends the lost run.
+        // Without a runtime, the process is exiting. The reaper then ends the lost run.
         if let Some((wrapper, job)) = self.0.take()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
