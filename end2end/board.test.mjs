@@ -120,19 +120,19 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
   try {
     await visit(page, page.url());
     const drop = () => inTray(23).dragTo(row(page, ROLE).locator('.cell'));
-    let judged = page.waitForResponse('**/call/bind-options');
+    let answer = page.waitForResponse('**/call/bind-options');
     await drop();
     await page.keyboard.press('Control+z');
     await page.locator('[role=status][aria-live=assertive]').filter({ hasText: 'Canceled. Nothing was changed.' }).waitFor({ state: 'attached' });
-    await judged;
+    await answer;
     await page.waitForTimeout(500);
     assert.equal(await bound.count(), 0);
 
     await drop();
     await bound.waitFor();
-    judged = page.waitForResponse('**/call/bind-options');
+    answer = page.waitForResponse('**/call/bind-options');
     await drop();
-    await judged;
+    await answer;
     await page.getByRole('alert').filter({ hasText: `${ROLE}: not possible. ${name(23)}` }).waitFor();
     // The board is frozen only while something is lifted.
     await page.keyboard.press('Control+z');
@@ -141,10 +141,10 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
     // Keys pressed before the response are handled after it, in order.
     const hear = (words) => page.locator('[role=status][aria-live=assertive]').filter({ hasText: words }).waitFor({ state: 'attached' });
     await inTray(23).focus();
-    judged = page.waitForResponse('**/call/bind-options');
+    answer = page.waitForResponse('**/call/bind-options');
     for (const key of ['Space', 'End', ROLE[0], 'Enter']) await page.keyboard.press(key);
     assert.equal(await bound.count(), 0, 'it is not known yet');
-    await judged;
+    await answer;
     await hear(`binds ${name(23)} to ${ROLE}`);
     await bound.waitFor();
     await page.keyboard.press('Control+z');

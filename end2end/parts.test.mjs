@@ -246,11 +246,11 @@ test('the board plans drops on the server', async (t) => {
   await page.waitForFunction(() => performance.getEntriesByType('resource').some(({ name }) => name.endsWith('/split_planner.wasm')));
   const board = page.locator('.board');
   assert.equal(await board.getAttribute('data-planner'), 'server');
-  const [judged] = await Promise.all([
+  const [answer] = await Promise.all([
     page.waitForResponse('**/call/bind-options'),
     page.locator('[data-tray]').filter({ hasText: 'n6' }).dragTo(row(page, 'metrics').locator('.cell')),
   ]);
-  assert.equal(judged.status(), 200);
+  assert.equal(answer.status(), 200);
   await chip(page, 'metrics', 'n6').waitFor();
   assert.equal(await notice(page).count(), 0, 'nobody misses it');
   assert.equal(await board.getAttribute('data-planner'), 'server');

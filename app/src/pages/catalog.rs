@@ -178,11 +178,11 @@ fn lacks(version: &BarclampVersion) -> AnyView {
     let Some(before) = &version.previous else {
         return view! { <span class="muted">"first version"</span> }.into_any();
     };
-    if version.disappeared.is_empty() {
+    if version.removed_parts.is_empty() {
         return view! { <span class="muted">"nothing since " {before.clone()}</span> }.into_any();
     }
     let lines =
-        version.disappeared.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
+        version.removed_parts.iter().map(|line| view! { <li>{line.clone()}</li> }).collect_view();
     view! { <div><span class="muted">"since " {before.clone()} ":"</span> <ul class="lacks">{lines}</ul></div> }
         .into_any()
 }

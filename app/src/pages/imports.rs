@@ -92,7 +92,7 @@ impl ListPage for AllImports {
             <tr>
                 <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
                 {with.cell(Part::Versions, "", some(versions, "none"))}
-                {with.cell(Part::DroppedParts, "", some(lines(report.disappeared), "none"))}
+                {with.cell(Part::DroppedParts, "", some(lines(report.removed_parts), "none"))}
                 {with.cell(Part::Findings, "", view! { <div>{found} {left_out}</div> })}
             </tr>
         }

@@ -406,7 +406,7 @@ fn EditList(draft: Draft) -> impl IntoView {
     on_success(redo, move |_| draft.feed.now());
     let joins = move || {
         view.with(|view| {
-            (view.proposal.would_join && view.may_edit.is_allowed()).then_some(view.proposal.id)
+            (view.proposal.makes_author && view.may_edit.is_allowed()).then_some(view.proposal.id)
         })
     };
     let joining = Joining::new(Signal::derive(joins));

@@ -392,7 +392,7 @@ fn Editor(feed: Feed<NoderoleView>, edited: Callback<()>) -> impl IntoView {
         <p class="no-scripts inside muted">"Without JavaScript, edit the data over the API: " <code>"POST /api/v1/proposals/NUMBER/edits"</code></p>
         <details class="fold needs-scripts" on:toggle=move |event| is_open.set(is_shown(&event))>
             <summary>{icon(Icon::Right)} "Edit in the proposal" {move || is_again.get().then(|| view! { <span class="pill" data-state="proposed">"runs again"</span> })}</summary>
-            {move || noderole.read().may_edit.draft().is_some_and(|draft| draft.would_join).then(says)}
+            {move || noderole.read().may_edit.draft().is_some_and(|draft| draft.makes_author).then(says)}
             <div class="inside">
                 <form class="form" on:submit=put(data, |name| format!("The proposal changes the data of {name}."), nothing)>
                     <p class="muted">"This data applies only to this noderole and overrides every other source."</p>

@@ -189,14 +189,14 @@ impl ListPage for Changes {
     async fn fetch(self, listed: ListAddress<ReviewSort>) -> ServerResult<Page> {
         let (of, whose) = which(&listed)?;
         let (sort, before) = listed.stretch()?;
-        let (deployment, text) = (listed.param("deployment"), listed.param("filter"));
+        let (deployment, filter) = (listed.param("deployment"), listed.param("filter"));
         match of {
             ListContent::Reviews(fate) => {
                 let wanted = ReviewsQuery {
                     whose,
                     state: fate,
                     deployment,
-                    text,
+                    filter,
                     sort,
                     limit: None,
                     before,
@@ -214,7 +214,7 @@ impl ListPage for Changes {
                     mine,
                     drafts: true,
                     deployment,
-                    text,
+                    filter,
                     sort: to,
                     limit: None,
                     before,

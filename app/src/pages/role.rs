@@ -39,7 +39,7 @@ fn RoleContent(view: RoleView) -> impl IntoView {
         requires,
         wants,
         required_by,
-        namesakes,
+        also_defined_in,
         versions,
         bound,
     } = view;
@@ -48,11 +48,11 @@ fn RoleContent(view: RoleView) -> impl IntoView {
     let contents: Vec<Hash> = role.scripts.iter().map(|script| script.hash).collect();
     let short = hash.short().to_string();
     let names = |names: Vec<RoleName>| (!names.is_empty()).then(|| links(names));
-    let namesakes = namesakes.into_iter().map(|other| {
+    let also_defined_in = also_defined_in.into_iter().map(|other| {
         let page = addresses::role_in(&name, &other);
         view! { <a href=page>{other.to_string()}</a> " " }
     });
-    let namesakes = namesakes.collect_view();
+    let also_defined_in = also_defined_in.collect_view();
     let text = |text: String| (!text.is_empty()).then(|| view! { <span>{text}</span> }.into_any());
     let run = serde_json::to_value(&role.run).unwrap_or_default();
     view! {
@@ -81,7 +81,7 @@ fn RoleContent(view: RoleView) -> impl IntoView {
                 {fact("Conflicts with", names(role.conflicts.iter().cloned().collect()))}
                 {fact("Precedes", names(role.preceeds.iter().cloned().collect()))}
                 {fact("Required by", names(required_by))}
-                {fact("Also defined in", (!namesakes.is_empty()).then(|| namesakes.into_any()))}
+                {fact("Also defined in", (!also_defined_in.is_empty()).then(|| also_defined_in.into_any()))}
             </dl>
         </div>
         {attributes(role.attribs)}

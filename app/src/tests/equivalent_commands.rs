@@ -262,7 +262,7 @@ const WITH_COMMAND: [(&str, &str); 44] = [
     ("EndSession", "end_session"),
     ("Hold", "hold"),
     ("ImportBarclamp", "import"),
-    ("Judge", "verdict"),
+    ("GiveVerdict", "verdict"),
     ("CreateToken", "make_token"),
     ("CreateNodeToken", "mint_node_token"),
     ("CreateLink", "create_link"),

@@ -234,8 +234,8 @@ pub fn proposal(texts: &[&str]) -> ProposalView {
         version: 3,
         title: String::new(),
         authors: vec!["ada".into()],
-        would_join: false,
-        of_others: false,
+        makes_author: false,
+        has_other_authors: false,
         edits: edits.collect(),
         undo: texts.last().map(|text| (*text).into()),
         redo: None,
@@ -881,7 +881,7 @@ fn review() -> ReviewView {
         ],
         signature_needed: false,
         may_sign: false,
-        may_judge: Allowed::no("You wrote part of this change, so another person must review it"),
+        may_review: Allowed::no("You wrote part of this change, so another person must review it"),
         may_commit: Allowed::no("1 of 2 approvals. Can act: bo, dee"),
         type_to_commit: Some("web".into()),
         replaces: None,
@@ -1164,7 +1164,7 @@ impl Default for World {
                 may_edit: EditableDraft::Yes(NoderoleDraft {
                     proposal: ProposalId(7),
                     version: 3,
-                    would_join: false,
+                    makes_author: false,
                     data: json!({}),
                     data_by: None,
                     defaults: json!({"app": {"port": 8080}}),
@@ -1246,7 +1246,7 @@ fn role_view() -> RoleView {
         requires: vec![ResolvedName { name: self::role("base"), by: vec![self::role("base")] }],
         wants: vec![],
         required_by: vec![],
-        namesakes: vec![],
+        also_defined_in: vec![],
         versions: vec![RoleVersion {
             version: "2".into(),
             same: true,
@@ -1266,7 +1266,7 @@ fn imports() -> Vec<ImportReport> {
     };
     let report = Findings {
         barclamps: vec![brought],
-        disappeared: vec!["Barclamp demo 2 no longer has: role still".into()],
+        removed_parts: vec!["Barclamp demo 2 no longer has: role still".into()],
         findings: Some((1..=7).map(|line| format!("demo.yml:{line}:1: note: odd")).collect()),
         omitted: 3,
     };
@@ -1274,7 +1274,7 @@ fn imports() -> Vec<ImportReport> {
 }
 
 fn catalog() -> Vec<BarclampVersion> {
-    let version = |version: &str, before: Option<&str>, disappeared: &[&str]| BarclampVersion {
+    let version = |version: &str, before: Option<&str>, removed_parts: &[&str]| BarclampVersion {
         barclamp: BarclampName::parse("demo").expect("a name"),
         version: version.into(),
         hash: format!("{version:0>64}"),
@@ -1284,7 +1284,7 @@ fn catalog() -> Vec<BarclampVersion> {
         by: before.map(|_| "cy".into()),
         used_by: before.iter().map(|_| deployment("web")).collect(),
         previous: before.map(Into::into),
-        disappeared: disappeared.iter().map(|line| (*line).to_owned()).collect(),
+        removed_parts: removed_parts.iter().map(|line| (*line).to_owned()).collect(),
         hidden_characters: Default::default(),
     };
     vec![
@@ -1982,7 +1982,7 @@ impl Fake {
                 true,
             )],
             findings: Vec::new(),
-            disappeared: vec!["Barclamp demo 2 no longer has: role app".into()],
+            removed_parts: vec!["Barclamp demo 2 no longer has: role app".into()],
         })
     }
     pub async fn undo(&self, _: &Actor, _: ProposalId, version: i32) -> Result<i32, Problem> {
@@ -2027,14 +2027,14 @@ impl Fake {
     ) -> Result<(), Problem> {
         Err(Problem::internal())
     }
-    pub async fn judge(
+    pub async fn give_verdict(
         &self,
         _: &Actor,
         _: ReviewId,
         kind: VerdictKind,
         reason: String,
     ) -> Result<(), Problem> {
-        self.record(format!("judge {} {reason}", kind.as_str()));
+        self.record(format!("give_verdict {} {reason}", kind.as_str()));
         Err(Problem::forbidden("You wrote part of this change, so another person must review it."))
     }
     pub async fn commit(&self, _: &Actor, commit: ToCommit) -> Result<BlueprintNumber, Problem> {

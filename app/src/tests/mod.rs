@@ -188,17 +188,17 @@ async fn proposed_board_summarizes_the_proposal() {
 
 #[tokio::test]
 async fn reader_is_warned_before_becoming_author() {
-    let fake = |would_join| {
+    let fake = |makes_author| {
         Fake::new(move |world| {
             world.board = fake::proposed_board();
             let proposal = world.board.proposal.as_mut().expect("a proposal");
-            proposal.would_join = would_join;
+            proposal.makes_author = makes_author;
             proposal.authors.push("bo".into());
             proposal.edits[0].undone = true;
             proposal.edits[0].touched_by = vec!["bo".into()];
             world.node_proposal.proposal = proposal.clone();
             if let EditableDraft::Yes(draft) = &mut world.noderole.may_edit {
-                draft.would_join = would_join;
+                draft.makes_author = makes_author;
             }
         })
     };
@@ -670,7 +670,7 @@ async fn only_large_change_is_collapsed() {
 async fn destructive_commit_requires_typed_name() {
     let fake = Fake::new(|world| {
         world.review.may_commit = Allowed::Yes;
-        world.review.may_judge = Allowed::Yes;
+        world.review.may_review = Allowed::Yes;
         world.review.gate = fake::gate(2, 2);
         world.review.state = ReviewState::Open;
     });
@@ -1010,7 +1010,7 @@ async fn forms_work_without_javascript() {
     let back = refused.location.expect("a way back");
     assert!(back.starts_with("http://localhost/from-here?"), "{back}");
     let reported = fake.0.lock().expect("no test died").calls.clone();
-    assert_eq!(reported, ["propose", "submit More nodes", "judge approve "]);
+    assert_eq!(reported, ["propose", "submit More nodes", "give_verdict approve "]);
 
     let query = back.split_once('?').map(|(_, query)| query.to_owned()).expect("a query");
     let page = get(&fake, &format!("/reviews/128?{query}")).await;
@@ -1058,7 +1058,7 @@ fn replanned(after: Option<i64>) -> Replanned {
         moved: vec!["web (blueprint 131)".into()],
         dropped: vec!["bo (approved)".into()],
         same_effect: true,
-        shift: Default::default(),
+        effect_changes: Default::default(),
         more: 0,
         refused: Vec::new(),
     }
@@ -1077,12 +1077,12 @@ async fn review_shows_effect_of_changed_base() {
     page.assert_lacks(&["Differences from", "on blueprint <!>131"]);
 
     let other = Fake::new(|world| {
-        let shift = engine::blueprint::EffectDifference {
+        let effect_changes = engine::blueprint::EffectDifference {
             after: world.review.difference.clone(),
             ..Default::default()
         };
         world.review.replaces =
-            Some(Replanned { same_effect: false, shift, ..replanned(Some(128)) });
+            Some(Replanned { same_effect: false, effect_changes, ..replanned(Some(128)) });
     });
     get(&other, "/reviews/128").await.assert_contains(&[
         "the effect is different",
@@ -1128,7 +1128,7 @@ async fn board_shows_overruled_edits_and_returned_reviews() {
             earlier_by: "ada".into(),
             later: 2,
             later_by: "bo".into(),
-            over: serde_json::json!({"over": "policy"}),
+            setting: serde_json::json!({"kind": "policy"}),
             about: "the policy".into(),
         };
         proposal.clashes = vec![clash.clone()];
@@ -1203,7 +1203,7 @@ async fn node_proposal_has_its_own_page() {
 async fn approval_is_signed_if_policy_requires_it() {
     let page = async |needed: bool, able: bool| {
         let fake = Fake::new(move |world| {
-            world.review.may_judge = Allowed::Yes;
+            world.review.may_review = Allowed::Yes;
             world.review.state = ReviewState::Open;
             (world.review.signature_needed, world.review.may_sign) = (needed, able);
         });

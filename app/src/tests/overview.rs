@@ -373,7 +373,7 @@ async fn first_steps_follow_events_and_can_be_hidden() {
     let done = FirstSteps {
         edited: true,
         submitted: true,
-        judged: true,
+        reviewed: true,
         committed: true,
         ran: true,
         retried: true,

@@ -149,7 +149,7 @@ pub struct RoleView {
     /// Roles that require it.
     pub required_by: Vec<RoleName>,
     /// Other barclamps that have a role with this name.
-    pub namesakes: Vec<BarclampName>,
+    pub also_defined_in: Vec<BarclampName>,
     /// Versions of its barclamp that contain the role, newest first, at most 50.
     pub versions: Vec<RoleVersion>,
     /// Deployments that use the role.
@@ -255,12 +255,12 @@ pub struct Findings {
     pub barclamps: Vec<ImportedVersion>,
     /// Things that the previous versions had and these lack, one line each.
     #[serde(default)]
-    pub disappeared: Vec<String>,
+    pub removed_parts: Vec<String>,
     /// Warnings and notes with file, line and column, or null if the import is too old to have
     /// them.
     #[serde(default)]
     pub findings: Option<Vec<String>>,
-    /// Number of lines left out of `disappeared` and `findings`.
+    /// Number of lines left out of `removed_parts` and `findings`.
     #[serde(default)]
     pub omitted: usize,
 }
@@ -335,7 +335,7 @@ pub struct BarclampVersion {
     /// The version that was imported before it.
     pub previous: Option<String>,
     /// Things that the earlier version has and this one lacks.
-    pub disappeared: Vec<String>,
+    pub removed_parts: Vec<String>,
     /// Scripts with hidden characters.
     #[serde(default, skip_serializing_if = "HiddenCharacters::is_empty")]
     pub hidden_characters: HiddenCharacters,

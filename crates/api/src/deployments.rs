@@ -314,7 +314,7 @@ pub struct NoderoleDraft {
     pub version: i32,
     /// Whether an edit makes you an author, so that you can no longer approve it.
     #[serde(default)]
-    pub would_join: bool,
+    pub makes_author: bool,
     /// User data of the noderole, with the proposal's edits.
     pub data: Value,
     /// Name of the person whose edit in the proposal sets the data.
@@ -514,7 +514,7 @@ mod tests {
         let draft = NoderoleDraft {
             proposal: ProposalId(7),
             version: 3,
-            would_join: false,
+            makes_author: false,
             data: json!({"port": 80}),
             data_by: None,
             defaults: json!({}),
@@ -523,7 +523,7 @@ mod tests {
         for (editable, expected) in [
             (
                 EditableDraft::Yes(draft),
-                json!({"draft": {"proposal": 7, "version": 3, "would_join": false,
+                json!({"draft": {"proposal": 7, "version": 3, "makes_author": false,
                     "data": {"port": 80}, "defaults": {}, "rerun": false}}),
             ),
             (EditableDraft::no("No proposal."), json!({"reason": "No proposal."})),

@@ -75,7 +75,7 @@ pub struct FirstSteps {
     /// They submitted a proposal.
     pub submitted: bool,
     /// Another person gave a verdict on it, or they gave one on another person's review.
-    pub judged: bool,
+    pub reviewed: bool,
     /// It was committed, or they committed another person's review.
     pub committed: bool,
     /// A run of it ended.
@@ -91,7 +91,7 @@ pub struct FirstSteps {
 impl FirstSteps {
     /// Whether all steps are done.
     pub fn is_complete(&self) -> bool {
-        self.edited && self.submitted && self.judged && self.committed && self.ran && self.retried
+        self.edited && self.submitted && self.reviewed && self.committed && self.ran && self.retried
     }
 }
 

@@ -102,11 +102,11 @@ pub struct ClashView {
     pub later: u32,
     /// Author of the later edit.
     pub later_by: String,
-    /// Subject of both edits.
+    /// The setting that both edits change.
     // As JSON, because pages show only `about`, and reading the type would add 30 kB to their code.
     #[cfg_attr(feature = "schema", schemars(with = "engine::plan::clash::ClashSubject"))]
-    pub over: Value,
-    /// The subject as text, for example `/port of app`.
+    pub setting: Value,
+    /// The setting as text, for example `/port of app`.
     pub about: String,
 }
 
@@ -126,11 +126,11 @@ pub struct ProposalView {
     /// Whether an edit, undo, redo or submission makes you an author, so that you can no longer
     /// approve it.
     #[serde(default)]
-    pub would_join: bool,
+    pub makes_author: bool,
     /// Whether other people opened it or contributed edits, so that discarding it affects their
     /// work too.
     #[serde(default)]
-    pub of_others: bool,
+    pub has_other_authors: bool,
     /// Its edits, oldest first, including undone ones.
     pub edits: Vec<EditView>,
     /// The edits that undo would revert, as text. They were made by one request.
@@ -221,8 +221,8 @@ pub struct Replanned {
     /// Whether both reviews have the same effect, each compared with its own base.
     pub same_effect: bool,
     /// Differences between the effects of the two reviews.
-    pub shift: EffectDifference,
-    /// Number of documents left out of `shift`.
+    pub effect_changes: EffectDifference,
+    /// Number of documents left out of `effect_changes`.
     #[serde(default)]
     pub more: usize,
     /// Reasons why the proposal is back with its authors. Edits no longer take effect, or documents
@@ -232,9 +232,9 @@ pub struct Replanned {
 }
 
 impl Replanned {
-    /// Keeps the first `most` documents on each side of the shift, and counts the others.
+    /// Keeps the first `most` documents on each side of the effect_changes, and counts the others.
     pub(crate) fn cut(&mut self, most: usize) {
-        for side in [&mut self.shift.before, &mut self.shift.after] {
+        for side in [&mut self.effect_changes.before, &mut self.effect_changes.after] {
             let part = Part::of(std::mem::take(side), 0, most);
             self.more += part.more;
             *side = part.difference;

@@ -310,7 +310,7 @@ pub struct ReviewView {
     #[serde(default)]
     pub may_sign: bool,
     /// Whether you can give a verdict. Otherwise the reason.
-    pub may_judge: Allowed,
+    pub may_review: Allowed,
     /// Whether you can commit it now. Otherwise the reason.
     pub may_commit: Allowed,
     /// The name to type at commit, because the change can't be undone.
@@ -355,11 +355,11 @@ impl ReviewView {
         for replanned in self.replaces.iter_mut().chain(&mut self.replaced_by) {
             replanned.cut(most);
         }
-        let shift = self
+        let effect_changes = self
             .replaces
             .iter()
-            .flat_map(|previous| [&previous.shift.before, &previous.shift.after]);
-        let shown: Vec<&Difference> = shift.chain([&self.difference]).collect();
+            .flat_map(|previous| [&previous.effect_changes.before, &previous.effect_changes.after]);
+        let shown: Vec<&Difference> = effect_changes.chain([&self.difference]).collect();
         let names = Names { deployments: self.deployments, noderoles: self.noderoles }.only(&shown);
         (self.deployments, self.noderoles) = (names.deployments, names.noderoles);
         retain_shown(&self.difference, &mut self.pins, &mut self.contents);
@@ -833,12 +833,12 @@ mod page_tests {
             moved: Vec::new(),
             dropped: Vec::new(),
             same_effect: false,
-            shift: EffectDifference { before: whole.clone(), after: whole.clone() },
+            effect_changes: EffectDifference { before: whole.clone(), after: whole.clone() },
             more: 0,
             refused: Vec::new(),
         };
         replanned.cut(6);
-        let EffectDifference { before, after } = &replanned.shift;
+        let EffectDifference { before, after } = &replanned.effect_changes;
         assert_eq!(
             (before.documents().count(), after.documents().count(), replanned.more),
             (6, 6, 4)

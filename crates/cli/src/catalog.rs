@@ -40,7 +40,7 @@ pub fn run(command: &Command) -> ExitCode {
 }
 
 fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
-    let (read, disappeared) = match read_and_compare(folder, since) {
+    let (read, removed_parts) = match read_and_compare(folder, since) {
         Ok(examined) => examined,
         // A client that asked for JSON reads only standard output.
         Err(ReadError { place, error }) => {
@@ -51,10 +51,10 @@ fn check(folder: &Path, since: Option<&Path>, json: bool) -> Result<()> {
         }
     };
     if json {
-        tell(&read, &disappeared)?;
+        tell(&read, &removed_parts)?;
     } else {
         print(&read);
-        disappeared.iter().for_each(|line| println!("{line}"));
+        removed_parts.iter().for_each(|line| println!("{line}"));
     }
     match read {
         Ok(_) => Ok(()),
@@ -80,8 +80,8 @@ fn read_and_compare<'f>(
     let Some(since) = since else { return Ok((read, Vec::new())) };
     let previous = known(since).map_err(unread(since))?;
     let Ok(import) = read else { return Ok((read, Vec::new())) };
-    let comparison = control::disappeared(&previous, &import)
-        .and_then(|disappeared| Ok((reject_changed_versions(&previous, import)?, disappeared)));
+    let comparison = control::removed_parts(&previous, &import)
+        .and_then(|removed_parts| Ok((reject_changed_versions(&previous, import)?, removed_parts)));
     comparison.map_err(|problem| anyhow::anyhow!(problem.detail)).map_err(unread(folder))
 }
 
@@ -111,8 +111,8 @@ fn to_finding(place: &Path, error: &anyhow::Error) -> Finding {
     }
 }
 
-fn tell(read: &Read, disappeared: &[String]) -> Result<()> {
-    println!("{}", serde_json::to_string_pretty(&report(read, disappeared))?);
+fn tell(read: &Read, removed_parts: &[String]) -> Result<()> {
+    println!("{}", serde_json::to_string_pretty(&report(read, removed_parts))?);
     Ok(())
 }
 
@@ -147,7 +147,7 @@ fn known(folder: &Path) -> Result<Catalog> {
 }
 
 /// The report always has the same fields. With errors nothing is imported, so the counts are zero.
-fn report(read: &Read, disappeared: &[String]) -> serde_json::Value {
+fn report(read: &Read, removed_parts: &[String]) -> serde_json::Value {
     let imported: &[ImportedBarclamp] = read.as_ref().map_or(&[], |import| &import.barclamps);
     let count = |size: fn(&ImportedBarclamp) -> usize| imported.iter().map(size).sum::<usize>();
     let findings = match read {
@@ -162,7 +162,7 @@ fn report(read: &Read, disappeared: &[String]) -> serde_json::Value {
             "attributes": count(|b| b.barclamp.attribs.len() + b.roles.iter().map(|role| role.attribs.len()).sum::<usize>()),
         },
         "findings": findings,
-        "disappeared": disappeared,
+        "removed_parts": removed_parts,
     })
 }
 

@@ -75,7 +75,7 @@ fn importable_catalog_passes_with_counts() {
     assert_eq!((output.status.code(), err(&output).as_str()), (Some(0), ""));
     let answer = json_of(&output);
     assert_eq!(answer["counts"], json!({"barclamps": 1, "roles": 2, "jigs": 1, "attributes": 1}));
-    assert_eq!((severities(&answer), &answer["disappeared"]), (vec![], &json!([])));
+    assert_eq!((severities(&answer), &answer["removed_parts"]), (vec![], &json!([])));
     let output = check(good.path(), &[]);
     assert!(
         output.status.success() && out(&output).starts_with("demo 2: 2 roles, "),
@@ -254,7 +254,7 @@ fn removal_since_older_folder_is_reported() {
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let json = json_of(&output);
     let lines: Vec<&str> =
-        json["disappeared"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+        json["removed_parts"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
     assert!(lines.iter().any(|line| line.contains("app-port")), "{lines:?}");
     let output = check(now.path(), &["--since", since]);
     assert!(out(&output).contains("app-port"), "{}", out(&output));

@@ -683,9 +683,9 @@ async fn sent_back_proposal_shows_reason_and_shift() {
     let review = installation.gantry(&["review", "show", &second]).ok();
     let begin = format!("  Submitted again: review {first} was sent back to its authors.\n{moved}");
     assert!(review.contains(&begin), "{review}");
-    let shift = &review[review.find("  Before:").expect("a shift")..];
+    let effect_changes = &review[review.find("  Before:").expect("a changed effect")..];
     assert!(
-        shift.contains("/n3") && shift.contains("  Now:") && shift.contains("/srv/elsewhere/n3"),
+        effect_changes.contains("/n3") && effect_changes.contains("  Now:") && effect_changes.contains("/srv/elsewhere/n3"),
         "{review}"
     );
     let reported = installation.gantry(&["review", "show", &second, "--json"]).json();

@@ -32,7 +32,7 @@ pub(crate) struct Workers {
     phase: Option<String>,
     /// Only workers with this text in the name
     #[arg(long, value_name = "TEXT")]
-    name: Option<String>,
+    filter: Option<String>,
     #[command(flatten)]
     much: ListOptions,
 }

@@ -100,7 +100,7 @@ impl Installation {
             version = control.edit(ada, id, version, some.to_vec()).await.unwrap();
         }
         let review = control.submit(ada, id, version, "a change".into()).await.unwrap();
-        control.judge(&self.bo, review, VerdictKind::Approve, String::new()).await.unwrap();
+        control.give_verdict(&self.bo, review, VerdictKind::Approve, String::new()).await.unwrap();
         review
     }
 }

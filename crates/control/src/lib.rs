@@ -44,7 +44,7 @@ pub use crate::blueprints::commit::ToCommit;
 pub use crate::blueprints::genesis::{Demo, DemoDeployment};
 pub use crate::blueprints::verify::Verified;
 pub use crate::catalog::imports::{
-    Imported, MAX_IMPORT, conflicting_versions, disappeared, read_files, read_files_with_findings,
+    Imported, MAX_IMPORT, conflicting_versions, removed_parts, read_files, read_files_with_findings,
 };
 pub use crate::compute::Shares;
 pub use crate::deployments::graph::MissingVertex;

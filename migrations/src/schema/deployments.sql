@@ -13,7 +13,7 @@ CREATE TABLE deployment (
   on_hold_since timestamptz,
   on_hold_reason text,
   priority     int         NOT NULL DEFAULT 0 CHECK (priority >= -100 AND priority <= 100),
-  CONSTRAINT deployment_hold_is_whole CHECK ((on_hold_by IS NULL) = (on_hold_since IS NULL)),
+  CONSTRAINT deployment_hold_is_complete CHECK ((on_hold_by IS NULL) = (on_hold_since IS NULL)),
   CONSTRAINT deployment_is_not_its_parent CHECK (parent <> id),
   CONSTRAINT deployment_system_is_root CHECK (system = (parent IS NULL))
 );

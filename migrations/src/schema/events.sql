@@ -17,7 +17,7 @@ COMMENT ON TABLE event IS
   'position.';
 
 CREATE TABLE event_horizon (
-  only_one  boolean PRIMARY KEY DEFAULT true CHECK (only_one),
+  singleton  boolean PRIMARY KEY DEFAULT true CHECK (singleton),
   xid       xid8    NOT NULL,
   id        bigint  NOT NULL
 );

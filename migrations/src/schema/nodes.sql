@@ -44,7 +44,7 @@ CREATE TABLE node (
   facts_at              timestamptz,
   CONSTRAINT node_phantom_has_no_transport CHECK (NOT phantom OR transport = 'none'),
   CONSTRAINT node_phantom_is_up CHECK (NOT phantom OR (alive AND available)),
-  CONSTRAINT node_unavailability_is_whole CHECK (
+  CONSTRAINT node_unavailability_is_complete CHECK (
     (unavailable_at IS NULL) = (unavailable_reason IS NULL)
     AND (unavailable_at IS NULL OR NOT available))
 );

@@ -150,7 +150,7 @@ CREATE TABLE access_change (
   confirmed_at   timestamptz,
   dismissed_at   timestamptz,
   CONSTRAINT access_change_check CHECK ((permission IS NOT NULL) = (kind = 'granted')),
-  CONSTRAINT access_change_confirmation_is_whole CHECK (
+  CONSTRAINT access_change_confirmation_is_complete CHECK (
     (confirmed_by IS NULL) = (confirmed_at IS NULL)),
   CONSTRAINT access_change_needs_another CHECK (confirmed_by <> by AND confirmed_by <> person_id)
 );
@@ -197,7 +197,7 @@ CREATE TABLE passkey_confirmation (
   signature           bytea CHECK (octet_length(signature) <= 2048),
   at                  timestamptz NOT NULL DEFAULT now(),
   CONSTRAINT passkey_confirmation_check CHECK (by_passkey <> passkey_id),
-  CONSTRAINT passkey_confirmation_is_whole CHECK (
+  CONSTRAINT passkey_confirmation_is_complete CHECK (
     num_nulls(by_passkey, nonce, client_data, authenticator_data, signature) IN (0, 5))
 );
 COMMENT ON TABLE passkey_confirmation IS
@@ -241,7 +241,7 @@ CREATE TABLE idempotency (
   body           bytea CHECK (octet_length(body) <= 65536),
   withheld       text CHECK (withheld IN ('secret', 'large')),
   PRIMARY KEY (person_id, key),
-  CONSTRAINT idempotency_answer_is_whole CHECK (
+  CONSTRAINT idempotency_answer_is_complete CHECK (
     CASE WHEN status IS NULL THEN headers IS NULL AND body IS NULL AND withheld IS NULL
          ELSE headers IS NOT NULL AND (body IS NULL) = (withheld IS NOT NULL) END)
 );

@@ -120,7 +120,7 @@ CREATE TABLE comment (
   CONSTRAINT comment_anchor_is_of_the_thread CHECK (thread_id IS NULL OR anchor = ''),
   CONSTRAINT comment_anchor_is_short CHECK (octet_length(anchor) <= 2000),
   CONSTRAINT comment_only_a_thread_is_resolved CHECK (thread_id IS NULL OR resolved_by IS NULL),
-  CONSTRAINT comment_resolution_is_whole CHECK ((resolved_by IS NULL) = (resolved_at IS NULL))
+  CONSTRAINT comment_resolution_is_complete CHECK ((resolved_by IS NULL) = (resolved_at IS NULL))
 );
 CREATE INDEX comment_open ON comment (review_id) WHERE thread_id IS NULL AND resolved_by IS NULL;
 CREATE INDEX comment_review ON comment (review_id, id);

@@ -81,7 +81,7 @@ CREATE TABLE step (
     state <> 'gone' OR (pending = 0 AND failures = 0 AND cause IS NULL AND output IS NULL
     AND disruption_budget_ids = '{}')),
   CONSTRAINT step_immediate_never_runs CHECK (NOT (immediate AND (state = 'transition'))),
-  CONSTRAINT step_join_is_whole CHECK ((join_kind = 'at_least') = (join_n IS NOT NULL)),
+  CONSTRAINT step_join_is_complete CHECK ((join_kind = 'at_least') = (join_n IS NOT NULL)),
   CONSTRAINT step_skipped_has_no_output CHECK (skipped IS NULL OR output IS NULL),
   CONSTRAINT step_todo_has_no_pending CHECK (state <> 'todo' OR pending = 0),
   UNIQUE (noderole_id, action)
@@ -172,8 +172,8 @@ CREATE TABLE role_check (
   checked_at  timestamptz,
   changed_at  timestamptz,
   passes_until timestamptz    NOT NULL DEFAULT now(),
-  CONSTRAINT role_check_lease_is_whole CHECK ((worker_id IS NULL) = (leased_at IS NULL)),
-  CONSTRAINT role_check_result_is_whole CHECK (
+  CONSTRAINT role_check_lease_is_complete CHECK ((worker_id IS NULL) = (leased_at IS NULL)),
+  CONSTRAINT role_check_result_is_complete CHECK (
     (state = 'unknown') = (checked_at IS NULL) AND (checked_at IS NULL) = (changed_at IS NULL)),
   CONSTRAINT role_check_passing_has_no_failures CHECK (state <> 'passing' OR (failures = 0 AND NOT reran))
 ) WITH (fillfactor = 70);
@@ -242,7 +242,7 @@ CREATE TABLE run (
   out_bytes             bigint      NOT NULL DEFAULT 0 CHECK (out_bytes >= 0),
   err_bytes             bigint      NOT NULL DEFAULT 0 CHECK (err_bytes >= 0),
   adoptions             int         NOT NULL DEFAULT 0 CHECK (adoptions BETWEEN 0 AND 5),
-  CONSTRAINT run_end_is_whole CHECK (
+  CONSTRAINT run_end_is_complete CHECK (
     (state = 'ended') = (ended_at IS NOT NULL) AND (state = 'ended') = (outcome IS NOT NULL)),
   CONSTRAINT run_running_has_worker CHECK (
     state <> 'running' OR (worker_id IS NOT NULL AND started_at IS NOT NULL))

@@ -47,7 +47,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
             review_report,
             op("getReviewReport", "Get the planning report of a review").also(&[409]),
         )
-        .post("/reviews/{id}/verdicts", judge, op("giveVerdict", "Give a verdict on a review"))
+        .post("/reviews/{id}/verdicts", give_verdict, op("giveVerdict", "Give a verdict on a review"))
         .post(
             "/reviews/{id}/verdicts/options",
             verdict_options,
@@ -170,7 +170,7 @@ struct Verdict {
     signature: Option<Signature>,
 }
 
-async fn judge(
+async fn give_verdict(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     PathParams(id): PathParams<ReviewId>,

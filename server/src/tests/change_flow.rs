@@ -200,7 +200,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     assert_eq!(restored.json()["missing"], json!([]));
     let catalog = server.send_get("/api/v1/barclamps", &bo).await.json();
     let version = &catalog["versions"][0];
-    assert_eq!((&version["barclamp"], &version["disappeared"]), (&json!("stack"), &json!([])));
+    assert_eq!((&version["barclamp"], &version["removed_parts"]), (&json!("stack"), &json!([])));
     assert_eq!(catalog["next"], Value::Null);
     let added = server
         .tell("/api/v1/nodes", &ada, json!({"fqdn": "n2.house.example.com", "root": "/srv/n2"}))

@@ -573,7 +573,7 @@ async fn first_steps_reflect_actual_events() {
         server.send_get("/api/v1/overview", cookie).await.json()["first_steps"].clone()
     };
     let steps = async || steps_of(&ada).await;
-    let is = |edited, submitted, judged, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "judged": judged, "committed": committed, "ran": ran, "retried": retried});
+    let is = |edited, submitted, reviewed, committed, ran, retried| json!({"edited": edited, "submitted": submitted, "reviewed": reviewed, "committed": committed, "ran": ran, "retried": retried});
     let of = |steps: &Value| {
         let mut steps = steps.as_object().expect("steps").clone();
         let place = (steps.remove("deployment"), steps.remove("review"));

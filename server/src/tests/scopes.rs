@@ -100,7 +100,7 @@ async fn overriding_edits_are_reported() {
     let board = server.send_get("/api/v1/deployments/web/board", &ada).await.json();
     let clash = json!({
         "earlier": 1, "earlier_by": "ada", "later": 2, "later_by": "cy", "about": "/port of app",
-        "over": {"over": "role_value", "deployment": web, "role": "app", "path": "/port"},
+        "setting": {"kind": "role_value", "deployment": web, "role": "app", "path": "/port"},
     });
     assert_eq!(board["proposal"]["clashes"], json!([clash]));
 }

@@ -168,7 +168,7 @@ impl BoardState {
             proposal
                 .read()
                 .as_ref()
-                .filter(|proposal| proposal.would_join)
+                .filter(|proposal| proposal.makes_author)
                 .map(|proposal| proposal.id)
         };
         let context = Self {

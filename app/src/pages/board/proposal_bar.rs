@@ -378,7 +378,7 @@ fn SubmitDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView 
             <ActionForm action=submit attr:class="form">
                 <Which board_state/>
                 <div class="body">
-                    {move || board_state.proposal().read().as_ref().is_some_and(|p| p.would_join).then(|| view! {
+                    {move || board_state.proposal().read().as_ref().is_some_and(|p| p.makes_author).then(|| view! {
                         <p><b>"If you submit, you become an author and cannot approve this review."</b></p>
                     })}
                     <p>{move || summary()} " Another person must approve the review before anything changes. You can continue editing and submit again."</p>

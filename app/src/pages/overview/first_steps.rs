@@ -49,7 +49,7 @@ fn five(first_steps: &FirstSteps) -> [Step; 5] {
             place: board.clone(),
         },
         Step {
-            done: first_steps.judged,
+            done: first_steps.reviewed,
             title: "Get or give an approval",
             how: "Try to approve it yourself: the page explains why you cannot. Another person with the reviewer permission can. If you are \
                   alone, use the sign-in links that make run prints at each start. Each of the two links signs in another person. If you approve another person's change, this step is done, too.",

@@ -10,7 +10,7 @@ use engine::ids::ReviewId;
 use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
-use super::server_functions::{Commit, Judge, sign_verdict, verdict_options};
+use super::server_functions::{Commit, GiveVerdict, sign_verdict, verdict_options};
 use crate::clock::Moment;
 use crate::components::action::{act, on_success, problem_of};
 use crate::components::{
@@ -214,15 +214,15 @@ fn escape_regex(text: &str) -> String {
 #[component]
 fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView {
     let review = feed.value();
-    let judge = ServerAction::<Judge>::new();
-    let reason = Refused::of(judge).value_or("reason", begun.get_untracked());
-    on_success(judge, move |()| {
+    let give_verdict = ServerAction::<GiveVerdict>::new();
+    let reason = Refused::of(give_verdict).value_or("reason", begun.get_untracked());
+    on_success(give_verdict, move |()| {
         begun.set(String::new());
         feed.now();
     });
-    let why_not = Memo::new(move |_| review.read().may_judge.reason().map(str::to_owned));
+    let why_not = Memo::new(move |_| review.read().may_review.reason().map(str::to_owned));
     let (busy, problem) = (RwSignal::new(false), RwSignal::new(None::<Problem>));
-    let off = move || why_not.read().is_some() || judge.pending().get() || busy.get();
+    let off = move || why_not.read().is_some() || give_verdict.pending().get() || busy.get();
     let needed = Memo::new(move |_| review.read().signature_needed);
     let may_sign = Memo::new(move |_| review.read().may_sign);
     let area = NodeRef::<html::Textarea>::new();
@@ -252,7 +252,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
         })
     };
     view! {
-        <ActionForm action=judge attr:class="inside acts">
+        <ActionForm action=give_verdict attr:class="inside acts">
             <input type="hidden" name="review" value=move || review.read().review.0.to_string()/>
             <div class="field">
                 <label for="verdict-reason">"Your verdict"</label>
@@ -263,13 +263,13 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
             {move || text()}
             {move || {
                 let approve = move || view! {
-                    <button class="button wide" class:primary=move || is_next() && !needed.get() type="submit" name="kind" value="approve" formnovalidate disabled=move || off() || needed.get() aria-describedby="why-not-judge">
+                    <button class="button wide" class:primary=move || is_next() && !needed.get() type="submit" name="kind" value="approve" formnovalidate disabled=move || off() || needed.get() aria-describedby="why-not-review">
                         {icon(Icon::Check)}
                         "Approve"
                     </button>
                 };
                 let signed = move || view! {
-                    <button class="button wide needs-scripts" class:primary=move || is_next() && needed.get() class:quiet=move || !needed.get() type="button" disabled=off aria-describedby="why-not-judge" on:click=sign>
+                    <button class="button wide needs-scripts" class:primary=move || is_next() && needed.get() class:quiet=move || !needed.get() type="button" disabled=off aria-describedby="why-not-review" on:click=sign>
                         {icon(Icon::Check)}
                         "Approve and sign"
                     </button>
@@ -295,8 +295,8 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                 <button class="button" type="submit" name="kind" value="request_changes" disabled=off>"Request changes"</button>
                 <button class="button danger" type="submit" name="kind" value="reject" disabled=off>"Reject"</button>
             </div>
-            <small class="muted" id="why-not-judge">{move || why_not.get().map(|cause| sentence(&cause))}</small>
-            <ProblemNotice problem=problem_of(judge)/>
+            <small class="muted" id="why-not-review">{move || why_not.get().map(|cause| sentence(&cause))}</small>
+            <ProblemNotice problem=problem_of(give_verdict)/>
             <ProblemNotice problem=problem/>
             <EquivalentCommands of=move |typed: FormValues| {
                 let (id, reason) = (review.read().review, typed.get("reason"));

@@ -78,8 +78,8 @@ fn reset_on_success(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyVi
         .then(|| format!(" Verdicts that do not count here: {}.", replanned.dropped.join(", ")));
     let what =
         if replanned.same_effect { "the effect is the same" } else { "the effect is different" };
-    let shift = replanned.shift;
-    let differs = !shift.is_empty();
+    let effect_changes = replanned.effect_changes;
+    let differs = !effect_changes.is_empty();
     let risks = (!replanned.same_effect && !differs)
         .then_some(" The same values change, but the risks are different. See the risks above.");
     view! {
@@ -93,8 +93,8 @@ fn reset_on_success(review: RwSignal<ReviewView>, replanned: Replanned) -> AnyVi
         {differs.then(|| view! {
             <details class="card shift" open>
                 <summary>"Differences from " {format!("review {}", replanned.before.0)} {icon(Icon::Right)}</summary>
-                {side(review, "Previous change", shift.before)}
-                {side(review, "Current change", shift.after)}
+                {side(review, "Previous change", effect_changes.before)}
+                {side(review, "Current change", effect_changes.after)}
             </details>
         })}
     }

@@ -117,10 +117,10 @@ pub async fn resolve_thread(thread: CommentId, resolved: bool) -> ServerResult<(
     answer(request.control.resolve_thread(&actor, thread, resolved).await).await
 }
 
-#[server(name = Judge, prefix = "/call", endpoint = "give-verdict", output = AsJson)]
-pub async fn judge(review: ReviewId, kind: VerdictKind, reason: String) -> ServerResult<()> {
+#[server(name = GiveVerdict, prefix = "/call", endpoint = "give-verdict", output = AsJson)]
+pub async fn give_verdict(review: ReviewId, kind: VerdictKind, reason: String) -> ServerResult<()> {
     let (request, actor) = signed_in()?;
-    answer(request.control.judge(&actor, review, kind, reason).await).await
+    answer(request.control.give_verdict(&actor, review, kind, reason).await).await
 }
 
 /// The challenge that the browser signs for a verdict.

@@ -153,6 +153,6 @@ pub fn run_data(id: RunId, filter: &str) -> Call {
 
 fn data_path(path: String, filter: &str, own: bool) -> String {
     let filter = (!filter.is_empty()).then(|| format!("filter={}", encoded(filter)));
-    let words: Vec<String> = find.into_iter().chain(own.then(|| "own=true".to_owned())).collect();
+    let words: Vec<String> = filter.into_iter().chain(own.then(|| "own=true".to_owned())).collect();
     if words.is_empty() { path } else { format!("{path}?{}", words.join("&")) }
 }

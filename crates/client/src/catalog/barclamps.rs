@@ -84,7 +84,7 @@ fn imported_text(response: &Value) -> Vec<String> {
         )
     };
     let notes =
-        list("disappeared").iter().chain(list("findings")).map(|line| plain(&value_text(line)));
+        list("removed_parts").iter().chain(list("findings")).map(|line| plain(&value_text(line)));
     list("barclamps").iter().map(version).chain(notes).collect()
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn barclamp_list() -> List {
             ("USED BY", |v, _| word(v, "used_by")),
             ("IMPORTED", |v, o| o.time(&v["imported"])),
             ("BY", |v, _| word(v, "by")),
-            ("REMOVED", |v, _| word(v, "disappeared")),
+            ("REMOVED", |v, _| word(v, "removed_parts")),
         ],
         none: "No barclamps found.",
     }
@@ -128,7 +128,7 @@ pub(crate) fn import_list() -> List {
                 v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
             }),
             ("REMOVED", |v, _| {
-                v["disappeared"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+                v["removed_parts"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
             }),
         ],
         none: "No imports found.",
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn import_is_printed_line_by_line() {
-        let response = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "disappeared": [], "findings": ["demo.yml:1:1: note: x"]});
+        let response = json!({"barclamps": [["demo", "2", "3e3390a70eb0", false]], "removed_parts": [], "findings": ["demo.yml:1:1: note: x"]});
         let lines = imported_text(&response);
         assert_eq!(
             lines,

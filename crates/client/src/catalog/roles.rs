@@ -191,7 +191,7 @@ pub(crate) fn role_text(response: &Value, output: OutputFormat) -> String {
             "scripts",
             role.scripts.iter().map(|script| script.name.as_str()).collect::<Vec<_>>().join(", "),
         ),
-        ("also in", comma_separated(&view.namesakes)),
+        ("also in", comma_separated(&view.also_defined_in)),
         ("content", view.hash.to_string()),
     ]);
     if !role.attribs.is_empty() {
@@ -270,7 +270,7 @@ mod tests {
                 "attribs": [{"name": "port", "description": "Where it listens", "map": ["app", "port"], "default": 80}]},
             "hash": hash, "version": "3", "flags": ["milestone"],
             "requires": [{"name": "runtime", "by": ["runtime"]}, {"name": "dns", "by": ["bind", "unbound"]}, {"name": "x", "by": []}],
-            "wants": [], "required_by": ["proxy", "web-ready"], "namesakes": [],
+            "wants": [], "required_by": ["proxy", "web-ready"], "also_defined_in": [],
             "versions": [{"version": "3", "same": true, "used_by": ["web"]}, {"version": "2", "same": false, "used_by": []}],
             "bound": [{"deployment": "web", "noderoles": 12}]});
         let text = role_text(&view, OutputFormat::default());

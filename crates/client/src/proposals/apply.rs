@@ -119,7 +119,7 @@ pub(crate) struct Unbind {
 pub(crate) struct CurrentState {
     pub(crate) board: Board,
     /// Whether other people opened or edited the open proposal.
-    of_others: bool,
+    has_other_authors: bool,
 }
 
 /// The edits of one proposal, computed from one or more documents.
@@ -251,18 +251,18 @@ pub(crate) fn current(server: &Server, name: &str) -> Outcome<CurrentState> {
     let found = names::deployment(server, name)?;
     let response = server.get(&format!("/deployments/{}/board", part(found.name.as_str())))?;
     let board: Board = parse_answer(&response, "expected a board")?;
-    let of_others = match &board.proposal {
-        Some(open) => of_others(server, open, &response["proposal"])?,
+    let has_other_authors = match &board.proposal {
+        Some(open) => has_other_authors(server, open, &response["proposal"])?,
         None => false,
     };
-    Ok(CurrentState { board, of_others })
+    Ok(CurrentState { board, has_other_authors })
 }
 
 /// Whether other people opened or edited a proposal. `authors` has the people who edited it;
-/// `of_others` also covers the person who opened it.
-fn of_others(server: &Server, open: &ProposalView, response: &Value) -> Outcome<bool> {
-    if response["of_others"] == true || open.authors.is_empty() {
-        return Ok(response["of_others"] == true);
+/// `has_other_authors` also covers the person who opened it.
+fn has_other_authors(server: &Server, open: &ProposalView, response: &Value) -> Outcome<bool> {
+    if response["has_other_authors"] == true || open.authors.is_empty() {
+        return Ok(response["has_other_authors"] == true);
     }
     let me = server.get("/people/me")?;
     Ok(open.authors.iter().any(|author| me["person"]["name"] != *author))
@@ -276,7 +276,7 @@ fn check_join(current: &CurrentState, steps: &[Step], options: &ProposeArgs) -> 
         .board
         .proposal
         .as_ref()
-        .filter(|_| has_effect && current.of_others && !options.join)
+        .filter(|_| has_effect && current.has_other_authors && !options.join)
     {
         None => Ok(()),
         Some(open) => Err(Failure::Usage(format!(
@@ -391,7 +391,7 @@ fn open(server: &Server, board: &Board) -> Outcome<Open> {
     let id: ProposalId = parse_answer(&opened["proposal"], "expected a proposal")?;
     let response = server.get(&format!("/proposals/{id}"))?;
     let view: ProposalView = parse_answer(&response, "expected a proposal")?;
-    if !view.edits.is_empty() || of_others(server, &view, &response)? {
+    if !view.edits.is_empty() || has_other_authors(server, &view, &response)? {
         return Err(Failure::Negative(format!(
             "Another person opened proposal {id} on {} at the same time. Look at it with `gantry \
              proposal show {id}`, then try again.",

@@ -41,7 +41,7 @@ pub(crate) enum Proposal {
         deployment: Option<String>,
         /// Part of the name of the deployment or node
         #[arg(long, value_name = "TEXT")]
-        text: Option<String>,
+        filter: Option<String>,
         #[command(flatten)]
         much: ListOptions,
     },

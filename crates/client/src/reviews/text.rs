@@ -18,7 +18,7 @@ use crate::output::{OutputFormat, moment, moment_of, plain, sanitize_lines, valu
 use crate::proposals::{indented, reasons, replanned};
 
 /// Differences between a review and the one that it replaces.
-fn shift(came: &Replanned, value: &Value) -> Vec<String> {
+fn effect_changes(came: &Replanned, value: &Value) -> Vec<String> {
     let mut lines = vec![match came.refused.is_empty() {
         true => format!("Planned again from review {}.", came.before),
         false => format!("Submitted again: review {} was sent back to its authors.", came.before),
@@ -32,12 +32,12 @@ fn shift(came: &Replanned, value: &Value) -> Vec<String> {
         lines.push("The effect is unchanged.".to_owned());
         return lines;
     }
-    if came.shift.is_empty() {
+    if came.effect_changes.is_empty() {
         lines.push("The same values change, but the effects or risks differ.".to_owned());
         return lines;
     }
     let names: Names = serde_json::from_value(value.clone()).unwrap_or_default();
-    for (title, side) in [("Before:", &came.shift.before), ("Now:", &came.shift.after)] {
+    for (title, side) in [("Before:", &came.effect_changes.before), ("Now:", &came.effect_changes.after)] {
         lines.push(title.to_owned());
         match side.is_empty() {
             true => lines.push("  Nothing.".to_owned()),
@@ -117,7 +117,7 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
         }
     }
     if let Some(came) = replanned(&value["replaces"]) {
-        part("The base changed", shift(&came, value));
+        part("The base changed", effect_changes(&came, value));
     }
     part("Summary", lines_of(&value["summary"]));
     let secrets = serde_json::from_value::<Vec<SecretChange>>(value["impact"]["secrets"].clone());
@@ -148,7 +148,7 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
         lines.push(format!("can approve: {}", plain(&value_text(&gate["can_approve"]))));
     }
     for (permission, what) in
-        [("may_judge", "you can't give a verdict"), ("may_commit", "you can't commit it")]
+        [("may_review", "you can't give a verdict"), ("may_commit", "you can't commit it")]
     {
         if let Some(why) = value[permission]["reason"].as_str() {
             lines.push(format!("{what}: {}", plain(why)));
@@ -447,7 +447,7 @@ mod tests {
     fn review_text_has_missing_permissions_with_reasons() {
         let value = json!({"review": 7, "title": "A proxy", "deployment": "web", "authors": ["ada"], "state": "waiting", "proposal": 3,
             "version": 1, "parent": 2, "summary": ["binds proxy to n1"], "gate": {"approvals": 0, "needed": 1, "can_approve": ["bo"]},
-            "may_judge": {"allowed": false, "reason": "you wrote part of this change"}, "may_commit": {"allowed": true}, "verdicts": [], "risks": []});
+            "may_review": {"allowed": false, "reason": "you wrote part of this change"}, "may_commit": {"allowed": true}, "verdicts": [], "risks": []});
         let text = review_text(&value, OutputFormat::default());
         for line in [
             "A proxy",
@@ -463,7 +463,7 @@ mod tests {
 
     fn moved(after: Option<i64>) -> Value {
         json!({"before": 5, "after": after, "blueprint": 4, "moved": ["web (blueprint 4)"], "dropped": ["bo (approved)"],
-            "same_effect": false, "shift": {"before": Difference::default(), "after": Difference::default()}})
+            "same_effect": false, "effect_changes": {"before": Difference::default(), "after": Difference::default()}})
     }
 
     #[test]
@@ -502,7 +502,7 @@ mod tests {
             policy: Some(Sides { old: policy(old), new: policy(new) }),
             ..Difference::default()
         };
-        came["shift"] = json!({"before": side(1, 2), "after": side(3, 2)});
+        came["effect_changes"] = json!({"before": side(1, 2), "after": side(3, 2)});
         let text = lines(&came);
         let (was, is) = text.split_once("  Now:\n").expect("both sides");
         assert!(was.contains("  Before:\n    ") && is.starts_with("    "), "{text}");

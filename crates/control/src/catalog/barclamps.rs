@@ -46,7 +46,7 @@ pub(crate) fn missing(error: engine::catalog::CatalogError) -> Problem {
 fn lacks(catalog: &Catalog, old: Hash, new: Hash) -> Result<Vec<String>, Problem> {
     let (old, new) =
         (catalog.barclamp(old).map_err(missing)?, catalog.barclamp(new).map_err(missing)?);
-    Ok(compare(old, new, catalog).map_err(missing)?.disappeared())
+    Ok(compare(old, new, catalog).map_err(missing)?.removed_parts())
 }
 
 impl Control {
@@ -126,7 +126,7 @@ impl Control {
                 by: row.by.clone(),
                 used_by: using.map(|d| d.name.clone()).collect(),
                 previous: before.map(|older| older.version.clone()),
-                disappeared: match before {
+                removed_parts: match before {
                     Some(older) => lacks(&present.catalog, older.hash, row.hash)?,
                     None => Vec::new(),
                 },

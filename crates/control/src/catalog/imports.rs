@@ -40,7 +40,7 @@ pub struct Imported {
     pub findings: Vec<String>,
     /// Items that the previous version has and the new version lacks, one line each. Running
     /// noderoles keep them until an edit uses the new version.
-    pub disappeared: Vec<String>,
+    pub removed_parts: Vec<String>,
 }
 
 /// Stored lines per kind and import.
@@ -62,9 +62,9 @@ impl Imported {
         let beyond = |lines: &[String]| lines.len().saturating_sub(MAX_STORED_LINES);
         api::catalog::Findings {
             barclamps: self.barclamps.iter().map(brought).collect(),
-            disappeared: first(&self.disappeared),
+            removed_parts: first(&self.removed_parts),
             findings: Some(first(&self.findings)),
-            omitted: beyond(&self.disappeared) + beyond(&self.findings),
+            omitted: beyond(&self.removed_parts) + beyond(&self.findings),
         }
     }
 
@@ -75,7 +75,7 @@ impl Imported {
             format!("Barclamp {name} {version} ({}) {how}.", hash.short())
         });
         versions
-            .chain(self.disappeared.iter().cloned())
+            .chain(self.removed_parts.iter().cloned())
             .chain(self.findings.iter().cloned())
             .collect()
     }
@@ -166,7 +166,7 @@ fn refused(findings: &Findings) -> Problem {
 ///
 /// # Errors
 /// If a role in the catalog is missing.
-pub fn disappeared(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
+pub fn removed_parts(base: &Catalog, read: &Import) -> Result<Vec<String>, Problem> {
     let newest = newest(base);
     lacking(base, read, |barclamp| newest.get(&barclamp.name).map(|(_, old)| &***old))
 }
@@ -185,7 +185,7 @@ fn lacking<'c>(
         let (name, version) = (&new.barclamp.name, &new.barclamp.version);
         lines.extend(
             found
-                .disappeared()
+                .removed_parts()
                 .into_iter()
                 .map(|line| format!("Barclamp {name} {version} no longer has: {line}")),
         );
@@ -288,14 +288,14 @@ fn compare_import(all: &Catalog, files: &Files) -> Result<ComparedImport, Proble
         object.kind != ObjectKind::Barclamp || new.iter().any(|n| n.hash == object.hash)
     };
     let objects: Vec<Object> = read.objects.iter().filter(is_new_object).cloned().collect();
-    let disappeared = lacking(all, &read, |barclamp| {
+    let removed_parts = lacking(all, &read, |barclamp| {
         let is_new = new.iter().any(|new| new.barclamp.name == barclamp.name);
         before(all, &barclamp.name, &barclamp.version)
             .filter(|_| is_new)
             .map(|barclamp| &**barclamp)
     })?;
     let findings: Vec<String> = read.findings.0.iter().map(ToString::to_string).collect();
-    Ok(ComparedImport { imported: Imported { barclamps, disappeared, findings }, new, objects })
+    Ok(ComparedImport { imported: Imported { barclamps, removed_parts, findings }, new, objects })
 }
 
 impl Control {

@@ -219,7 +219,7 @@ impl Control {
         let all = newest_roles(&present.catalog)?;
         let mut named =
             all.iter().enumerate().filter(|(_, known)| known.role.name.as_str() == name);
-        let namesakes: Vec<&BarclampName> =
+        let also_defined_in: Vec<&BarclampName> =
             named.clone().map(|(_, known)| &known.version.name).collect();
         let found = named
             .find(|(_, known)| barclamp.is_none_or(|query| known.version.name.as_str() == query));
@@ -227,7 +227,7 @@ impl Control {
             Some(barclamp) if all.iter().all(|known| known.version.name.as_str() != barclamp) => {
                 no_barclamp(barclamp, &all)
             }
-            Some(barclamp) if !namesakes.is_empty() => not_in_barclamp(name, barclamp, &namesakes),
+            Some(barclamp) if !also_defined_in.is_empty() => not_in_barclamp(name, barclamp, &also_defined_in),
             _ => no_role(name, &all),
         })?;
         let role = known.role;
@@ -269,7 +269,7 @@ impl Control {
             requires: role.requires.iter().map(roles_named).collect(),
             wants: role.wants.iter().map(roles_with_attribute).collect(),
             required_by: names(children.map(|edge| edge.to).collect()),
-            namesakes: namesakes
+            also_defined_in: also_defined_in
                 .into_iter()
                 .filter(|other| **other != role.barclamp)
                 .cloned()

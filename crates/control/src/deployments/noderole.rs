@@ -28,7 +28,7 @@ use crate::catalog::roles::attribs;
 use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store};
-use crate::proposals::change::{author_of, counting, plan_on_pool, would_join};
+use crate::proposals::change::{author_of, counting, plan_on_pool, makes_author};
 use crate::runs::list::{cause_text, layer_name, limits, reason_text, to_run, value_text};
 use crate::runs::pending::DEFAULT_LIMITS;
 use crate::text::at;
@@ -188,7 +188,7 @@ impl Control {
         Ok(EditableDraft::Yes(NoderoleDraft {
             proposal: open.id,
             version: open.version,
-            would_join: would_join(actor, &edits),
+            makes_author: makes_author(actor, &edits),
             data: drafted.map_or_else(|| row.noderole.data.clone(), |d| d.data.clone()),
             data_by: drafted.and_then(|drafted| author_of(&edits, drafted.why.edit())),
             defaults: data_below_user(&planned.effects, present, row, role, &key),

@@ -39,7 +39,7 @@ impl Control {
         Ok(Some(FirstSteps {
             edited: row.edited,
             submitted: row.review.is_some(),
-            judged: row.judged,
+            reviewed: row.reviewed,
             committed: row.committed,
             ran: row.ran,
             retried: row.retried,

@@ -69,7 +69,7 @@ impl Planned {
 }
 
 /// Whether the person can review the proposal now, but would become an author by editing it.
-pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
+pub(crate) fn makes_author(actor: &Actor, edits: &[EditRow]) -> bool {
     let is_foreign = !edits.is_empty() && !authors(edits).contains(&actor.person);
     is_foreign
         && actor.has_permission_somewhere(Permission::Reviewer)
@@ -78,7 +78,7 @@ pub(crate) fn would_join(actor: &Actor, edits: &[EditRow]) -> bool {
 
 /// Whether another person opened the proposal or made, undid or redid one of its edits. Undone
 /// edits count.
-pub(crate) fn of_others(actor: &Actor, row: &ProposalRow, edits: &[EditRow]) -> bool {
+pub(crate) fn has_other_authors(actor: &Actor, row: &ProposalRow, edits: &[EditRow]) -> bool {
     row.created_by != actor.person || authors(edits).iter().any(|author| *author != actor.person)
 }
 

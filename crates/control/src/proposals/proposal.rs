@@ -26,7 +26,7 @@ use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_proposal};
 use crate::proposals::change::{
-    Planned, author_of, counting, of_others, place_of, plan_on_pool, would_join,
+    Planned, author_of, counting, has_other_authors, place_of, plan_on_pool, makes_author,
 };
 use crate::proposals::edit_text::Names;
 use crate::text::at;
@@ -314,8 +314,8 @@ pub(crate) fn proposal_view(
         version: open.version,
         title: open.title.clone(),
         authors: authors.into_iter().map(str::to_owned).collect(),
-        would_join: would_join(actor, rows),
-        of_others: of_others(actor, open, rows),
+        makes_author: makes_author(actor, rows),
+        has_other_authors: has_other_authors(actor, open, rows),
         edits: rows.iter().map(view).collect(),
         undo: last.map(gesture),
         redo: first_undone.map(gesture),
@@ -365,8 +365,8 @@ pub(crate) fn clash_views(
         earlier_by: by(clash.earlier),
         later: clash.later,
         later_by: by(clash.later),
-        about: clash.over.text(names),
-        over: json!(clash.over),
+        about: clash.setting.text(names),
+        setting: json!(clash.setting),
     };
     clashes(&authored, &ProposalContext(present, planned)).into_iter().map(view).collect()
 }

@@ -16,7 +16,7 @@ use engine::blueprint::{Anchor, Difference, DocumentChange, changes};
 use engine::cluster::RootDoc;
 use engine::cluster::document::parse;
 use engine::gate::discussion::{DiscussionAccess, DiscussionDenied, may_resolve, may_write};
-use engine::gate::{Policy, may_judge};
+use engine::gate::{Policy, may_review};
 use engine::ids::{CommentId, NodeId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
@@ -393,7 +393,7 @@ fn voice(actor: &Actor, case: &Case) -> DiscussionAccess {
         // The same people may resolve threads of a replaced review, so only their identity matters
         // here. Hence `newest: true`.
         reviews: require_no_token(actor).is_ok()
-            && may_judge(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
+            && may_review(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
                 .is_ok(),
     }
 }

@@ -64,10 +64,10 @@ impl Reader<'_> {
     /// The facts that need no plan. They contain only the reader and the people with a verdict,
     /// because a list names no other people who could act.
     fn facts(&self, context: &PlanContext, row: &FactsRow) -> Facts {
-        let judges: BTreeSet<PersonId> =
+        let reviewers: BTreeSet<PersonId> =
             row.verdicts.iter().map(|verdict| verdict.person).collect();
         let is_relevant =
-            |person: &&ReviewerRow| person.id == self.actor.person || judges.contains(&person.id);
+            |person: &&ReviewerRow| person.id == self.actor.person || reviewers.contains(&person.id);
         let places = self.places(row.id);
         let covers = |p: &ReviewerRow| {
             !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside)
@@ -111,7 +111,7 @@ impl Reader<'_> {
     fn turn(&self, facts: &Facts) -> Option<ReviewAction> {
         let commits = commits(self.actor, self.places(facts.review));
         let turn = turn(facts, &evaluate(facts), self.actor.person, commits);
-        turn.filter(|turn| *turn != ReviewAction::Judge || require_no_token(self.actor).is_ok())
+        turn.filter(|turn| *turn != ReviewAction::Review || require_no_token(self.actor).is_ok())
     }
 }
 
@@ -122,8 +122,8 @@ impl Control {
         actor: &'a Actor,
         rows: &[FactsRow],
     ) -> Result<Reader<'a>, Problem> {
-        let judges = rows.iter().flat_map(|row| &row.verdicts).map(|verdict| verdict.person);
-        let people: BTreeSet<PersonId> = judges.chain([actor.person]).collect();
+        let reviewers = rows.iter().flat_map(|row| &row.verdicts).map(|verdict| verdict.person);
+        let people: BTreeSet<PersonId> = reviewers.chain([actor.person]).collect();
         let people: Vec<PersonId> = people.into_iter().collect();
         let authors = rows.iter().flat_map(|row| row.authors.iter().copied());
         let with_authors: BTreeSet<PersonId> = people.iter().copied().chain(authors).collect();
@@ -131,7 +131,7 @@ impl Control {
         let access =
             store::people::access::load_access(on, &with_authors).await.map_err(from_store)?;
         let able = store::people::passkeys::able(on, &people).await.map_err(from_store)?;
-        let people = store::reviews::judges(on, &people).await.map_err(from_store)?;
+        let people = store::reviews::review_rights(on, &people).await.map_err(from_store)?;
         let needs_deployments =
             !actor.is_unrestricted() || people.iter().any(|person| !person.inside.is_empty());
         let ids: Vec<ReviewId> =
@@ -145,7 +145,7 @@ impl Control {
         Ok(Reader { actor, people, access, able, places })
     }
 
-    /// The number of submissions that this person can judge or commit now. The caller must not have
+    /// The number of submissions that this person can review or commit now. The caller must not have
     /// a connection.
     pub(crate) async fn waiting_for(
         &self,

@@ -170,7 +170,7 @@ impl Control {
         row: Option<ReplanRow>,
     ) -> Result<Option<Replanned>, Problem> {
         let Some(row) = row else { return Ok(None) };
-        let (same_effect, shift) = match row.after {
+        let (same_effect, effect_changes) = match row.after {
             Some(after) => {
                 let mut connection = self.connection().await?;
                 let before = submitted(&mut connection, row.before).await?;
@@ -178,14 +178,14 @@ impl Control {
                 drop(connection);
                 let was = changed(self, by, &before.0, &before.1).await?;
                 let is = changed(self, by, &after.0, &after.1).await?;
-                let shift = EffectDifference::between(&was, &is);
-                let same = shift.is_empty() && before.0.risks == after.0.risks;
-                (same, shift)
+                let effect_changes = EffectDifference::between(&was, &is);
+                let same = effect_changes.is_empty() && before.0.risks == after.0.risks;
+                (same, effect_changes)
             }
             None => (false, EffectDifference::default()),
         };
         let mut connection = self.connection().await?;
-        replanned_view(&mut connection, row, same_effect, shift).await.map(Some)
+        replanned_view(&mut connection, row, same_effect, effect_changes).await.map(Some)
     }
 
     /// The reason why a proposal returned to its authors at this version, if it did.
@@ -320,7 +320,7 @@ async fn replanned_view(
     on: &mut PgConnection,
     row: ReplanRow,
     same_effect: bool,
-    shift: EffectDifference,
+    effect_changes: EffectDifference,
 ) -> Result<Replanned, Problem> {
     let verdicts = store::reviews::verdicts(on, row.before).await.map_err(from_store)?;
     let mut dropped = Vec::new();
@@ -344,7 +344,7 @@ async fn replanned_view(
             .map(|(name, kind)| format!("{name} ({})", word(kind)))
             .collect(),
         same_effect,
-        shift,
+        effect_changes,
         more: 0,
         refused: serde_json::from_value(row.refused).unwrap_or_default(),
     })

@@ -20,7 +20,7 @@ use engine::gate::contacts::{ActionContacts, check_can_review_or_explain};
 use engine::gate::review_status::ReviewStatus;
 use engine::gate::{
     Facts, GateResult, Policy, Reviewer, Risk, Verdict, VerdictError, VerdictKind, evaluate,
-    may_judge, requires_name,
+    may_review, requires_name,
 };
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, PersonId, ReviewId};
 use serde_json::json;
@@ -175,9 +175,9 @@ impl Control {
             None => None,
         };
         let fresh = impact.is_some();
-        let shift = came_from.as_ref().map(|replan| &replan.shift);
+        let effect_changes = came_from.as_ref().map(|replan| &replan.effect_changes);
         let differences =
-            shift.into_iter().flat_map(|shift| [&shift.before, &shift.after]).chain([&difference]);
+            effect_changes.into_iter().flat_map(|effect_changes| [&effect_changes.before, &effect_changes.after]).chain([&difference]);
         // Only the summary has the noderoles that were removed since.
         let mut noderoles = std::mem::take(&mut summary.noderoles);
         noderoles.extend(present.parents(differences));
@@ -228,7 +228,7 @@ impl Control {
             verdicts: verdict_views(&case, actor.person),
             signature_needed: case.facts.signing.is_some(),
             may_sign: actor.token.is_none() && !may_sign.is_empty(),
-            may_judge: require_no_token(actor)
+            may_review: require_no_token(actor)
                 .and_then(|()| check_can_review_or_explain(&case.facts, actor.person))
                 .into(),
             may_commit: may_commit(actor, &places(&mut connection, actor, id).await?, &case, &gate)
@@ -265,7 +265,7 @@ impl Control {
     }
 
     /// Gives an unsigned verdict.
-    pub async fn judge(
+    pub async fn give_verdict(
         &self,
         actor: &Actor,
         id: ReviewId,
@@ -330,7 +330,7 @@ impl Control {
             .map_err(from_store)?;
         let actor = &actor.still(&mut transaction).await?;
         let case = self.case(&mut transaction, &present, id, false).await?;
-        if let Err(no) = may_judge(&case.facts, actor.person) {
+        if let Err(no) = may_review(&case.facts, actor.person) {
             let message = check_can_review_or_explain(&case.facts, actor.person)
                 .err()
                 .unwrap_or_else(|| no.to_string());

@@ -49,7 +49,7 @@ async fn submitter_is_an_author() {
     for author in [&installation.ada, &installation.cy] {
         let refused = installation
             .control
-            .judge(author, id, VerdictKind::Approve, String::new())
+            .give_verdict(author, id, VerdictKind::Approve, String::new())
             .await
             .unwrap_err();
         assert_eq!(refused.code, "author", "{}", author.name);
@@ -72,7 +72,7 @@ async fn token_cannot_review() {
     let robot = installation.people.sign_in_as_owner("robot").await.unwrap();
     let refused = installation
         .control
-        .judge(&robot, id, VerdictKind::Approve, String::new())
+        .give_verdict(&robot, id, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "not_a_reviewer"));
@@ -106,7 +106,7 @@ async fn repeated_refusal_is_audited_once() {
             installation.commit(who, id).await.unwrap_err();
             installation
                 .control
-                .judge(who, id, VerdictKind::Approve, String::new())
+                .give_verdict(who, id, VerdictKind::Approve, String::new())
                 .await
                 .unwrap_err();
         }
@@ -125,7 +125,7 @@ async fn repeated_refusal_is_audited_once() {
     assert_eq!(noted().await, [1, 1], "of what is not there nothing is");
     installation
         .control
-        .judge(&installation.ada, id, VerdictKind::Approve, String::new())
+        .give_verdict(&installation.ada, id, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
     assert_eq!(noted().await, [1, 2], "of each person");

@@ -58,7 +58,7 @@ async fn history() -> Installation {
     let rejected = installation.submit(&installation.ada, "web", vec![edit]).await;
     installation
         .control
-        .judge(&installation.bo, rejected, VerdictKind::RequestChanges, "not yet".into())
+        .give_verdict(&installation.bo, rejected, VerdictKind::RequestChanges, "not yet".into())
         .await
         .unwrap();
     installation.bound("edge", 3, "app").await;

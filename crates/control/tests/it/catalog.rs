@@ -22,7 +22,7 @@ async fn missing_items_are_shown_before_version_is_used() {
         installation.control.import_barclamps(Some(&installation.ada), &files).await.unwrap()
     };
     let second = import("2", "name: still").await;
-    assert_eq!(second.disappeared, ["Barclamp stack 2 no longer has: role still"]);
+    assert_eq!(second.removed_parts, ["Barclamp stack 2 no longer has: role still"]);
     assert!(
         second.lines().contains(&"Barclamp stack 2 no longer has: role still".to_owned()),
         "{second:?}"
@@ -41,7 +41,7 @@ async fn missing_items_are_shown_before_version_is_used() {
             (
                 v.version.as_str(),
                 v.previous.as_deref(),
-                v.disappeared.as_slice(),
+                v.removed_parts.as_slice(),
                 v.by.as_deref(),
                 v.used_by.len(),
             )
@@ -199,11 +199,11 @@ async fn version_number_determines_newest_not_import_time() {
     import("1.8", "saw axe").await;
     import("2.0", "saw plane").await;
     assert_eq!(
-        import("1.9", "saw").await.disappeared,
+        import("1.9", "saw").await.removed_parts,
         ["Barclamp tool 1.9 no longer has: role axe"],
         "since 1.8, not 2.0"
     );
-    assert_eq!(import("1.9", "saw").await.disappeared, [""; 0], "it was there");
+    assert_eq!(import("1.9", "saw").await.removed_parts, [""; 0], "it was there");
 
     let catalog = installation
         .control

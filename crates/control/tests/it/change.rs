@@ -110,7 +110,7 @@ async fn drop_leads_to_committed_steps() {
         .unwrap();
     let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(review.state, ReviewState::Waiting);
-    assert!(review.may_judge.is_allowed());
+    assert!(review.may_review.is_allowed());
     assert_eq!(review.summary[0], "Adds app on n1.");
     let node = &review.difference.nodes[0];
     assert_eq!((node.mark, node.noderoles.len()), (Mark::Added, 3));
@@ -138,7 +138,7 @@ async fn drop_leads_to_committed_steps() {
         (ReviewState::Committed, None),
         "shown as it passed"
     );
-    assert!(!review.may_judge.is_allowed() && !review.may_commit.is_allowed());
+    assert!(!review.may_review.is_allowed() && !review.may_commit.is_allowed());
     assert_eq!(review.difference.unchanged, 5, "system, edge and the three phantoms");
     assert!(installation.board("web").await.proposal.is_none());
     let view = installation
@@ -274,7 +274,7 @@ async fn edit_discards_verdicts() {
     );
     let refused = installation
         .control
-        .judge(&installation.cy, second, VerdictKind::Approve, String::new())
+        .give_verdict(&installation.cy, second, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
     assert_eq!(refused.code, "author", "whoever edited it is an author too");

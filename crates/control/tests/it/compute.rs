@@ -217,11 +217,11 @@ async fn waiting_comment_does_not_block_verdict_or_commit() {
         "there is no place, so it waits"
     );
     // A verdict needs no permit, and no other request has the proposal's lock.
-    let judged = timeout(
+    let verdict = timeout(
         Duration::from_secs(30),
-        control.judge(&installation.bo, id, VerdictKind::Approve, String::new()),
+        control.give_verdict(&installation.bo, id, VerdictKind::Approve, String::new()),
     );
-    judged.await.expect("a verdict waits for nobody").unwrap();
+    verdict.await.expect("a verdict waits for nobody").unwrap();
     let committed = timeout(Duration::from_secs(30), installation.commit(&installation.ada, id));
     committed.await.expect("a commit waits for nobody").unwrap();
     commenting.abort();

@@ -35,7 +35,7 @@ async fn expired_session_writes_nothing() {
             .unwrap();
         let before = installation.traces().await;
         let verdict =
-            installation.control.judge(&bo, id, VerdictKind::Approve, String::new()).await;
+            installation.control.give_verdict(&bo, id, VerdictKind::Approve, String::new()).await;
         let hold =
             installation.control.hold(&bo, installation.id("web").await, true, "why".into()).await;
         for refused in [verdict, hold] {
@@ -44,7 +44,7 @@ async fn expired_session_writes_nothing() {
         assert_eq!(installation.traces().await, before);
     }
     let bo = signed_in(&installation).await;
-    installation.control.judge(&bo, id, VerdictKind::Approve, String::new()).await.unwrap();
+    installation.control.give_verdict(&bo, id, VerdictKind::Approve, String::new()).await.unwrap();
 }
 
 #[tokio::test]

@@ -255,7 +255,7 @@ async fn repeated_verdict_is_stored_once() {
     }
     installation
         .control
-        .judge(&installation.bo, id, VerdictKind::Reject, "no".into())
+        .give_verdict(&installation.bo, id, VerdictKind::Reject, "no".into())
         .await
         .unwrap();
     installation.approve(&installation.bo, id).await;

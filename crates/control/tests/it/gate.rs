@@ -17,7 +17,7 @@ async fn author_approval_is_rejected() {
     let before = installation.traces().await;
     let refused = installation
         .control
-        .judge(&installation.ada, id, VerdictKind::Approve, String::new())
+        .give_verdict(&installation.ada, id, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
     assert_eq!((refused.status, refused.code.as_str()), (403, "author"));
@@ -164,13 +164,13 @@ async fn last_verdict_against_blocks_gate() {
     installation.approve(&installation.bo, id).await;
     let bare = installation
         .control
-        .judge(&installation.cy, id, VerdictKind::Reject, " ".into())
+        .give_verdict(&installation.cy, id, VerdictKind::Reject, " ".into())
         .await
         .unwrap_err();
     assert_eq!(bare.status, 400, "a rejection says why");
     installation
         .control
-        .judge(&installation.cy, id, VerdictKind::RequestChanges, "use n2".into())
+        .give_verdict(&installation.cy, id, VerdictKind::RequestChanges, "use n2".into())
         .await
         .unwrap();
     assert_eq!(installation.commit(&installation.ada, id).await.unwrap_err().code, "not_approved");
@@ -211,7 +211,7 @@ async fn objection_blocks_every_committer_and_is_named() {
     for kind in [VerdictKind::Reject, VerdictKind::RequestChanges] {
         installation
             .control
-            .judge(&installation.bo, id, kind, "not on a Friday".into())
+            .give_verdict(&installation.bo, id, kind, "not on a Friday".into())
             .await
             .unwrap();
         let (detail, all) = refused(&installation, eve, id).await;
@@ -246,7 +246,7 @@ async fn objection_ends_with_reviewer_permission() {
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     installation
         .control
-        .judge(&installation.bo, id, VerdictKind::Reject, "no".into())
+        .give_verdict(&installation.bo, id, VerdictKind::Reject, "no".into())
         .await
         .unwrap();
     installation.approve(&installation.cy, id).await;
@@ -303,7 +303,7 @@ async fn undo_or_redo_makes_an_author() {
         .unwrap();
     let refused = installation
         .control
-        .judge(&installation.bo, id, VerdictKind::Approve, String::new())
+        .give_verdict(&installation.bo, id, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
     assert_eq!(refused.code, "author");

@@ -184,7 +184,7 @@ async fn removal_shows_count_of_active_steps() {
     assert_eq!((found.lost.count, found.lost_in_use, found.nodes), (1, Some(1), 1));
 }
 
-/// A review as one person sees it: why they may not judge it, and why they may not commit it.
+/// A review as one person sees it: why they may not review it, and why they may not commit it.
 async fn buttons(installation: &Installation, by: &Actor, id: ReviewId) -> [String; 2] {
     let shown = review(installation, by, id).await;
     // The page and the commit must agree.
@@ -192,14 +192,14 @@ async fn buttons(installation: &Installation, by: &Actor, id: ReviewId) -> [Stri
         let refused = installation.control.commit(by, id).await.unwrap_err();
         assert!(refused.status == 403 || refused.detail == why, "{why} / {}", refused.detail);
     }
-    if let Some(why) = shown.may_judge.reason() {
+    if let Some(why) = shown.may_review.reason() {
         for kind in [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject] {
             let refused =
-                installation.control.judge(by, id, kind, "because".into()).await.unwrap_err();
+                installation.control.give_verdict(by, id, kind, "because".into()).await.unwrap_err();
             assert_eq!(refused.detail, why);
         }
     }
-    [shown.may_judge, shown.may_commit]
+    [shown.may_review, shown.may_commit]
         .map(|allowed| allowed.reason().unwrap_or_default().to_owned())
 }
 
@@ -265,7 +265,7 @@ async fn disabled_buttons_name_reason_and_people() {
     assert_eq!(buttons(&installation, ada, id).await, [author, ""]);
 
     // A rejection, and its withdrawal.
-    installation.control.judge(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
+    installation.control.give_verdict(cy, id, VerdictKind::Reject, "no".into()).await.unwrap();
     let objects = "Changes were requested, or the change was rejected, by cy. Can decide again: \
                    cy. Can change it: ada";
     assert_eq!(buttons(&installation, ada, id).await, [author, objects]);

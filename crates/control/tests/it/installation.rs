@@ -141,7 +141,7 @@ impl Installation {
     }
 
     pub async fn approve(&self, by: &Actor, id: ReviewId) {
-        self.control.judge(by, id, VerdictKind::Approve, String::new()).await.unwrap();
+        self.control.give_verdict(by, id, VerdictKind::Approve, String::new()).await.unwrap();
     }
 
     /// Commits like the page does: with the typed name, if the change requires one.

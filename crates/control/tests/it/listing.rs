@@ -97,12 +97,12 @@ async fn badge_counts_up_to_its_limit() {
     assert_eq!(
         settled(&installation, &installation.bo).await,
         exactly(100),
-        "99 to judge, and one to commit"
+        "99 to review, and one to commit"
     );
     assert_eq!(settled(&installation, &installation.ada).await, exactly(1));
     installation
         .control
-        .judge(&installation.cy, id, VerdictKind::Reject, "no".into())
+        .give_verdict(&installation.cy, id, VerdictKind::Reject, "no".into())
         .await
         .unwrap();
     assert_eq!(settled(&installation, &installation.bo).await, exactly(99));
@@ -854,8 +854,8 @@ async fn import_records_are_stored() {
     assert_eq!(all.len(), 3, "{all:?}");
     assert!(!all[0].report.barclamps[0].new, "the same once more");
     assert_eq!(
-        (all[1].by.as_deref(), &all[1].report.disappeared),
-        (Some("ada"), &reported.disappeared)
+        (all[1].by.as_deref(), &all[1].report.removed_parts),
+        (Some("ada"), &reported.removed_parts)
     );
     assert_eq!(all[1].report.findings.as_ref(), Some(&reported.findings));
     assert_eq!(all[2].by, None, "what Gantry ships");

@@ -364,5 +364,5 @@ async fn moved_node_proposal_has_equal_effect() {
         .unwrap();
     let came =
         installation.control.review(&installation.bo, again).await.unwrap().replaces.unwrap();
-    assert!(came.before == id && came.same_effect, "{:?}", came.shift);
+    assert!(came.before == id && came.same_effect, "{:?}", came.effect_changes);
 }

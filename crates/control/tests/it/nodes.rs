@@ -461,7 +461,7 @@ async fn reviewed(
         .await?;
     installation
         .control
-        .judge(&installation.bo, review, VerdictKind::Approve, String::new())
+        .give_verdict(&installation.bo, review, VerdictKind::Approve, String::new())
         .await?;
     installation.control.commit(&installation.ada, review).await
 }
@@ -608,7 +608,7 @@ async fn changed_record_voids_the_approved_review() {
             .unwrap();
         installation
             .control
-            .judge(&installation.bo, review, VerdictKind::Approve, String::new())
+            .give_verdict(&installation.bo, review, VerdictKind::Approve, String::new())
             .await
             .unwrap();
         let now =

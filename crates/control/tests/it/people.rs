@@ -118,10 +118,10 @@ async fn permission_applies_to_deployment_and_descendants() {
         async |who: &Actor| installation.control.reviews(who, &mine).await.unwrap().reviews.len();
     assert_eq!((waits(&fay).await, waits(&gus).await, waits(&dan).await), (1, 0, 0));
     let seen = installation.control.review(&gus, id).await.unwrap();
-    assert!(seen.may_judge.reason().unwrap().contains("fay"), "who can is named");
+    assert!(seen.may_review.reason().unwrap().contains("fay"), "who can is named");
     assert!(!seen.may_commit.reason().unwrap().contains("gus"), "and nobody who can't");
     assert_eq!(
-        code(installation.control.judge(&gus, id, VerdictKind::Approve, String::new()).await),
+        code(installation.control.give_verdict(&gus, id, VerdictKind::Approve, String::new()).await),
         "not_a_reviewer"
     );
     assert_eq!(
@@ -175,9 +175,9 @@ async fn change_requires_permission_in_every_touched_deployment() {
     installation.approve(&installation.bo, taken).await;
     installation.commit(&installation.ada, taken).await.unwrap();
     let web_only = installation.with(&root, "dan", &[grant("operator", "web")]).await;
-    let judge_of_web = installation.with(&root, "fay", &[grant("reviewer", "web")]).await;
+    let reviewer_of_web = installation.with(&root, "fay", &[grant("reviewer", "web")]).await;
     let both = [grant("reviewer", "web"), grant("reviewer", "edge")];
-    let judge_of_both = installation.with(&root, "gus", &both).await;
+    let reviewer_of_both = installation.with(&root, "gus", &both).await;
     let (web, n1) = (installation.id("web").await, installation.node(1).await);
     let (id, version) = installation
         .propose(
@@ -195,12 +195,12 @@ async fn change_requires_permission_in_every_touched_deployment() {
         .submit(&installation.ada, id, version, "take it".into())
         .await
         .unwrap();
-    let judge = async |who: &Actor| {
-        installation.control.judge(who, review, VerdictKind::Approve, String::new()).await
+    let approve = async |who: &Actor| {
+        installation.control.give_verdict(who, review, VerdictKind::Approve, String::new()).await
     };
-    assert_eq!(code(judge(&judge_of_web).await), "not_a_reviewer");
-    judge(&judge_of_both).await.unwrap();
-    installation.people.change_grants(&root, judge_of_both.person, &both[..1]).await.unwrap();
+    assert_eq!(code(approve(&reviewer_of_web).await), "not_a_reviewer");
+    approve(&reviewer_of_both).await.unwrap();
+    installation.people.change_grants(&root, reviewer_of_both.person, &both[..1]).await.unwrap();
     assert_eq!(
         code(installation.commit(&installation.ada, review).await),
         "not_approved",
@@ -249,10 +249,10 @@ async fn token_never_exceeds_person_and_never_reviews() {
     );
     let edit = installation.bind("edge", 2, "app").await;
     let others = installation.submit(&installation.ada, "edge", vec![edit]).await;
-    let no = installation.control.judge(&token, others, VerdictKind::Approve, String::new()).await;
+    let no = installation.control.give_verdict(&token, others, VerdictKind::Approve, String::new()).await;
     assert_eq!(code(no), "not_a_reviewer", "although its person may");
-    assert!(!installation.control.review(&token, others).await.unwrap().may_judge.is_allowed());
-    assert!(installation.control.review(&dan, others).await.unwrap().may_judge.is_allowed());
+    assert!(!installation.control.review(&token, others).await.unwrap().may_review.is_allowed());
+    assert!(installation.control.review(&dan, others).await.unwrap().may_review.is_allowed());
     let waits = ReviewsQuery { whose: ReviewFilter::ForMe, ..ReviewsQuery::default() };
     assert_eq!(installation.control.reviews(&token, &waits).await.unwrap().reviews.len(), 0);
     assert_eq!(installation.control.reviews(&dan, &waits).await.unwrap().reviews.len(), 1);

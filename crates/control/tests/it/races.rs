@@ -71,7 +71,7 @@ async fn withdrawn_approval_stops_running_commit() {
     let reject = async {
         installation
             .control
-            .judge(&installation.bo, id, VerdictKind::Reject, "wait".into())
+            .give_verdict(&installation.bo, id, VerdictKind::Reject, "wait".into())
             .await
             .unwrap();
     };
@@ -99,12 +99,12 @@ async fn edit_stops_running_commit_and_makes_author() {
         .submit(&installation.ada, proposal, version + 1, "two".into())
         .await
         .unwrap();
-    let judged = installation
+    let verdict = installation
         .control
-        .judge(&installation.bo, again, VerdictKind::Approve, String::new())
+        .give_verdict(&installation.bo, again, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
-    assert_eq!(judged.code, "author", "who approved and then edited is an author");
+    assert_eq!(verdict.code, "author", "who approved and then edited is an author");
 }
 
 #[tokio::test]
@@ -174,11 +174,11 @@ async fn ended_session_stops_running_commit_and_verdict() {
         installation.people.sign_out_everywhere(&cy).await.unwrap();
         held.commit().await.unwrap();
     };
-    let (judged, ()) = tokio::join!(
-        installation.control.judge(&cy, id, VerdictKind::Approve, String::new()),
+    let (verdict, ()) = tokio::join!(
+        installation.control.give_verdict(&cy, id, VerdictKind::Approve, String::new()),
         between
     );
-    assert_eq!(judged.unwrap_err().code, "signed_out");
+    assert_eq!(verdict.unwrap_err().code, "signed_out");
     installation.commit(&installation.ada, id).await.unwrap();
 }
 

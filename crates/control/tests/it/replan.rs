@@ -77,7 +77,7 @@ async fn moved_base_is_replanned_with_equal_effect() {
     assert_eq!(refused.code, "not_newest", "the void one stays void");
     let refused = installation
         .control
-        .judge(&installation.bo, old, VerdictKind::Approve, String::new())
+        .give_verdict(&installation.bo, old, VerdictKind::Approve, String::new())
         .await
         .unwrap_err();
     assert_eq!(refused.code, "not_newest");
@@ -122,8 +122,8 @@ async fn replan_with_other_documents_is_sent_back() {
         let data = d.deployments.iter().flat_map(|d| &d.roles).flat_map(|r| &r.data);
         data.map(ToString::to_string).collect::<Vec<_>>()
     };
-    assert_eq!(paths(&came.shift.before), ["/a: added 1"]);
-    assert_eq!(paths(&came.shift.after), ["/a: 2 -> 1", "/b: removed 3"]);
+    assert_eq!(paths(&came.effect_changes.before), ["/a: added 1"]);
+    assert_eq!(paths(&came.effect_changes.after), ["/a: 2 -> 1", "/b: removed 3"]);
 }
 
 #[tokio::test]

@@ -143,19 +143,19 @@ async fn undoing_person_is_warned_and_becomes_author() {
         .propose(&installation.ada, "web", vec![installation.bind("web", 1, "app").await])
         .await;
     let open = async |by| installation.control.proposal(by, proposal).await.unwrap().1;
-    assert!(!open(&installation.ada).await.would_join, "she wrote it");
-    assert!(open(&installation.bo).await.would_join, "he could approve it so far");
+    assert!(!open(&installation.ada).await.makes_author, "she wrote it");
+    assert!(open(&installation.bo).await.makes_author, "he could approve it so far");
     assert!(
-        !open(&installation.ada).await.of_others && open(&installation.bo).await.of_others,
+        !open(&installation.ada).await.has_other_authors && open(&installation.bo).await.has_other_authors,
         "it is hers alone"
     );
     let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
     let version = installation.control.redo(&installation.cy, proposal, version).await.unwrap();
 
-    assert!(open(&installation.ada).await.of_others, "others touched her edit");
+    assert!(open(&installation.ada).await.has_other_authors, "others touched her edit");
 
     let now = open(&installation.bo).await;
-    assert!(!now.would_join, "he is one now");
+    assert!(!now.makes_author, "he is one now");
     assert_eq!(now.authors, ["ada", "bo", "cy"]);
     assert_eq!(now.edits[0].touched_by, ["bo", "cy"]);
     let id = installation
@@ -165,7 +165,7 @@ async fn undoing_person_is_warned_and_becomes_author() {
         .unwrap();
     let review = installation.control.review(&installation.bo, id).await.unwrap();
     assert_eq!(review.authors, now.authors, "the board names whom the gate refuses");
-    assert!(!review.may_judge.is_allowed());
+    assert!(!review.may_review.is_allowed());
 }
 
 #[tokio::test]
@@ -178,8 +178,8 @@ async fn proposal_opened_by_another_belongs_to_others() {
         installation.control.edit(&installation.ada, proposal, 0, vec![bind]).await.unwrap();
     let open = async |by| installation.control.proposal(by, proposal).await.unwrap().1;
     assert_eq!(open(&installation.ada).await.authors, ["ada"]);
-    assert!(open(&installation.ada).await.of_others, "bo opened it");
-    assert!(open(&installation.bo).await.of_others, "ada wrote in it");
+    assert!(open(&installation.ada).await.has_other_authors, "bo opened it");
+    assert!(open(&installation.bo).await.has_other_authors, "ada wrote in it");
     installation.control.undo(&installation.ada, proposal, edited).await.unwrap();
-    assert!(open(&installation.bo).await.of_others, "what was taken back may be brought again");
+    assert!(open(&installation.bo).await.has_other_authors, "what was taken back may be brought again");
 }

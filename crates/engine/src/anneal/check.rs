@@ -29,7 +29,7 @@ pub struct CheckedStep {
 /// The history after a result, and the change of the step, if there is one.
 ///
 /// `reason` is the output of a failed check, without secrets. `None` means that the check passed.
-pub fn judge_check(
+pub fn check_transition(
     policy: &Check,
     history: CheckHistory,
     step: CheckedStep,
@@ -62,7 +62,7 @@ mod tests {
     const FAILED: CheckedStep = CheckedStep { is_failed: true, destructive: false };
 
     fn failure(history: CheckHistory, step: CheckedStep) -> (CheckHistory, Option<Event>) {
-        judge_check(&Check { failures: 2, ..Check::DEFAULT }, history, step, Some("down"))
+        check_transition(&Check { failures: 2, ..Check::DEFAULT }, history, step, Some("down"))
     }
 
     #[test]
@@ -91,8 +91,8 @@ mod tests {
         let policy = Check::DEFAULT;
         let history = CheckHistory { failures: 2, reran: true };
         let none = CheckHistory::default();
-        assert_eq!(judge_check(&policy, history, ACTIVE, None), (none, None));
-        assert_eq!(judge_check(&policy, history, FAILED, None), (none, Some(Event::CheckPassed)));
+        assert_eq!(check_transition(&policy, history, ACTIVE, None), (none, None));
+        assert_eq!(check_transition(&policy, history, FAILED, None), (none, Some(Event::CheckPassed)));
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
         let rerun = Check { failures: 1, ..Check::DEFAULT };
         for (policy, step) in [(report, ACTIVE), (rerun, destructive)] {
             let (history, event) =
-                judge_check(&policy, CheckHistory::default(), step, Some("down"));
+                check_transition(&policy, CheckHistory::default(), step, Some("down"));
             assert_eq!(history, CheckHistory { failures: 1, reran: false });
             assert!(matches!(event, Some(Event::CheckFailed { rerun: false, .. })), "{event:?}");
         }

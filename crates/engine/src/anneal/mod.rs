@@ -17,7 +17,7 @@
 //! ```
 //!
 //! A failed check moves ACTIVE to TODO or ERROR, and a check that passes again moves that ERROR
-//! back to ACTIVE ([`judge_check`]).
+//! back to ACTIVE ([`check_transition`]).
 //!
 //! PROPOSED marks the additions of a proposal. No step exists before its commit, so no step is
 //! stored in that state.
@@ -51,7 +51,7 @@ pub use admission::{
     DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepView, admit, awaited_steps,
     why_not,
 };
-pub use check::{CheckHistory, CheckedStep, judge_check};
+pub use check::{CheckHistory, CheckedStep, check_transition};
 pub use state::{StepState, UnknownState};
 pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why, backoff, count};
 pub use transition::{

@@ -46,7 +46,7 @@ pub(super) struct Access(BTreeMap<i64, Change>);
 pub(super) struct ApprovalContext<'a> {
     pub person: PersonId,
     /// When the verdict was given.
-    pub judged: OffsetDateTime,
+    pub given_at: OffsetDateTime,
     pub submitted: OffsetDateTime,
     pub cooling: Duration,
     pub authors: &'a BTreeSet<PersonId>,
@@ -81,9 +81,9 @@ impl Access {
         let is_new = |change: &Change| is_later(change, ["created", "granted"]);
         let bars_itself = |change: &Change| {
             change.person == approval.person
-                && change.at <= approval.judged
+                && change.at <= approval.given_at
                 && (is_new(change)
-                    || is_later(change, ["link", "reset"]) && is_recent(change, approval.judged))
+                    || is_later(change, ["link", "reset"]) && is_recent(change, approval.given_at))
         };
         let givers = |(person, at)| {
             let counts = move |change: &&Change| {
@@ -102,7 +102,7 @@ impl Access {
             .flat_map(|author| origins(*author, approval.submitted))
             .collect();
         self.0.values().any(bars_itself)
-            || origins(approval.person, approval.judged).any(|origin| of_authors.contains(&origin))
+            || origins(approval.person, approval.given_at).any(|origin| of_authors.contains(&origin))
     }
 }
 
@@ -131,10 +131,10 @@ mod tests {
     }
 
     /// Whether bo's approval at an hour is barred for a change that ada submitted at hour 100.
-    fn barred(access: &Access, judged: i64) -> bool {
+    fn barred(access: &Access, given_at: i64) -> bool {
         access.bars(&ApprovalContext {
             person: person(BO),
-            judged: hour(judged),
+            given_at: hour(given_at),
             submitted: hour(100),
             cooling: Duration::hours(24),
             authors: &BTreeSet::from([person(ADA)]),
@@ -163,18 +163,18 @@ mod tests {
         ] {
             let mut access = Access::default();
             access.record(1, row(1, BO, CY, 101, kind));
-            let barred = [100, 102, 200].map(|judged| barred(&access, judged));
+            let barred = [100, 102, 200].map(|given_at| barred(&access, given_at));
             assert_eq!(barred, [false, soon, late], "{kind}");
         }
     }
 
     #[test]
     fn access_from_common_admin_bars_approval() {
-        for (authors_at, judged, bars) in [(90, 101, true), (70, 101, false), (90, 125, false)] {
+        for (authors_at, given_at, bars) in [(90, 101, true), (70, 101, false), (90, 125, false)] {
             let mut access = Access::default();
             access.record(1, row(1, ADA, CY, authors_at, "created"));
             access.record(2, row(2, BO, CY, 95, "created"));
-            assert_eq!(barred(&access, judged), bars, "{authors_at} {judged}");
+            assert_eq!(barred(&access, given_at), bars, "{authors_at} {given_at}");
         }
     }
 

@@ -1121,13 +1121,13 @@ impl Check {
     ) -> Result<(), Broken> {
         let id = review.row.id;
         let mut last: BTreeMap<PersonId, &RecordedVerdict> = BTreeMap::new();
-        for judged in review.verdicts.iter().filter(|judged| judged.seq < seq) {
-            last.insert(judged.person, judged);
+        for verdict in review.verdicts.iter().filter(|verdict| verdict.seq < seq) {
+            last.insert(verdict.person, verdict);
         }
         let mut approvals = 0;
         let mut uncounted = String::new();
-        for (person, judged) in last {
-            let kind = judged.kind.as_str();
+        for (person, verdict) in last {
+            let kind = verdict.kind.as_str();
             if review.row.authors.contains(&person) || review.row.created_by == person {
                 continue;
             }
@@ -1137,7 +1137,7 @@ impl Check {
                     format!("the audit has no entry for this reviewer of review {id}"),
                 ));
             };
-            if !review_permission.able || judged.id <= review_permission.void_to {
+            if !review_permission.able || verdict.id <= review_permission.void_to {
                 continue;
             }
             if kind != "approve" && review_permission.everywhere {
@@ -1149,14 +1149,14 @@ impl Check {
             if kind != "approve" || !(review_permission.everywhere || review_permission.parts > 0) {
                 continue;
             }
-            if self.is_excluded(seq, review, judged, cooling) {
+            if self.is_excluded(seq, review, verdict, cooling) {
                 uncounted = format!(
                     ". The approval of person {person} does not count: their access or that of an \
                      author was new"
                 );
                 continue;
             }
-            match signed.then(|| self.is_signed(review, judged)) {
+            match signed.then(|| self.is_signed(review, verdict)) {
                 None | Some(Ok(())) => approvals += 1,
                 Some(Err(why)) => {
                     uncounted = format!(". The approval of person {person} does not count: {why}")
@@ -1181,15 +1181,15 @@ impl Check {
         &self,
         commit: u64,
         review: &Review,
-        judged: &RecordedVerdict,
+        verdict: &RecordedVerdict,
         cooling: Duration,
     ) -> bool {
-        let (Some(at), Some(submitted)) = (judged.at, review.row.created_at) else {
+        let (Some(at), Some(submitted)) = (verdict.at, review.row.created_at) else {
             return false;
         };
         self.access.bars(&ApprovalContext {
-            person: judged.person,
-            judged: at,
+            person: verdict.person,
+            given_at: at,
             submitted,
             cooling,
             authors: &review.row.authors,
@@ -1198,14 +1198,14 @@ impl Check {
     }
 
     /// Checks that an approval is signed with a confirmed passkey.
-    fn is_signed(&self, review: &Review, judged: &RecordedVerdict) -> Result<(), String> {
-        let (by, nonce, assertion) = self.signatures.get(&judged.id).ok_or("it is not signed")?;
+    fn is_signed(&self, review: &Review, verdict: &RecordedVerdict) -> Result<(), String> {
+        let (by, nonce, assertion) = self.signatures.get(&verdict.id).ok_or("it is not signed")?;
         let reviewed =
             review.reviewed.clone().ok_or("its review lacks the data that a signature covers")?;
         let statement = Statement::Verdict {
             reviewed,
             verdict: VerdictKind::Approve,
-            person: judged.person,
+            person: verdict.person,
             nonce: *nonce,
         };
         let verify = self.verify.unwrap_or(reject_signature);

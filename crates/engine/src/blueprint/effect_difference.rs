@@ -232,8 +232,8 @@ mod tests {
             ..Difference::default()
         };
         assert!(EffectDifference::between(&sides(2, 1), &sides(2, 1)).is_empty());
-        let shift = EffectDifference::between(&sides(2, 1), &sides(3, 1));
-        assert_eq!((shift.before, shift.after), (sides(2, 1), sides(3, 1)));
+        let effect_changes = EffectDifference::between(&sides(2, 1), &sides(3, 1));
+        assert_eq!((effect_changes.before, effect_changes.after), (sides(2, 1), sides(3, 1)));
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
             node(2, vec![], 0),
         ]);
         let after = of(vec![node(1, vec![noderole("app", 1, 0), noderole("db", 3, 0)], 0)]);
-        let shift = EffectDifference::between(&before, &after);
+        let effect_changes = EffectDifference::between(&before, &after);
         let roles = |d: &Difference| {
             let of_node = |n: &NodeDifference| {
                 n.noderoles.iter().map(|r| r.noderole.to_string()).collect::<Vec<_>>()
@@ -251,10 +251,10 @@ mod tests {
             d.nodes.iter().map(|n| (n.fqdn.short().to_owned(), of_node(n))).collect::<Vec<_>>()
         };
         assert_eq!(
-            roles(&shift.before),
+            roles(&effect_changes.before),
             [("n1".to_owned(), vec!["db".to_owned()]), ("n2".to_owned(), vec![])]
         );
-        assert_eq!(roles(&shift.after), [("n1".to_owned(), vec!["db".to_owned()])]);
+        assert_eq!(roles(&effect_changes.after), [("n1".to_owned(), vec!["db".to_owned()])]);
     }
 
     #[test]

@@ -643,7 +643,7 @@ fn lacking(
     };
     // If the catalog lacks a role, the other losses are still listed. The projection reports the
     // missing role.
-    let lines = compare(was, is, catalog).map(|found| found.disappeared()).unwrap_or_default();
+    let lines = compare(was, is, catalog).map(|found| found.removed_parts()).unwrap_or_default();
     let loss = |what| Loss::Content { what, barclamp: barclamp.clone(), deployment: place.clone() };
     lines.into_iter().map(loss).collect()
 }

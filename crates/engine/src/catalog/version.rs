@@ -49,7 +49,7 @@ pub struct RoleChange {
 
 impl VersionDifference {
     /// The removals as text, one per line.
-    pub fn disappeared(&self) -> Vec<String> {
+    pub fn removed_parts(&self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.roles_gone.iter().map(|role| format!("role {role}")).collect();
         lines.extend(self.jigs_gone.iter().map(|jig| format!("jig {jig}")));
@@ -343,7 +343,7 @@ mod tests {
         let (old, new) = (version(&mut catalog, &old), version(&mut catalog, &new));
         let found = compare(&old, &new, &catalog).unwrap();
         assert_eq!(
-            found.disappeared(),
+            found.removed_parts(),
             ["role old", "attribute host of role app", "web, which role app provided"]
         );
         assert_eq!((found.roles_new.len(), found.roles_changed.len()), (1, 1));

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Facts, Reviewer, VerdictError, VerdictKind, may_judge};
+use super::{Facts, Reviewer, VerdictError, VerdictKind, may_review};
 use crate::ids::PersonId;
 
 /// Maximum number of names in one message. Further names are counted.
@@ -78,7 +78,7 @@ pub fn ignored_objectors(input: &Facts) -> Vec<&str> {
 /// # Errors
 /// The reason, with the names of people who can help.
 pub fn check_can_review_or_explain(input: &Facts, person: PersonId) -> Result<(), String> {
-    may_judge(input, person).map_err(|no| match no {
+    may_review(input, person).map_err(|no| match no {
         // No one can review an old version, so the message gives no names.
         VerdictError::NotNewest => no.to_string(),
         VerdictError::Author | VerdictError::NotAReviewer => {

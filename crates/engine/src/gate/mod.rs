@@ -646,7 +646,7 @@ pub enum VerdictError {
 ///
 /// # Errors
 /// [`VerdictError`] with the reason.
-pub fn may_judge(facts: &Facts, person: PersonId) -> Result<(), VerdictError> {
+pub fn may_review(facts: &Facts, person: PersonId) -> Result<(), VerdictError> {
     if facts.authors.contains(&person) {
         return Err(VerdictError::Author);
     }
@@ -1118,7 +1118,7 @@ mod tests {
         facts.verdicts =
             vec![Verdict { person: person(1), kind: VerdictKind::Approve, at: 0, void: false }];
         assert_eq!(closed_by(&facts), Some(Rule::Approvals));
-        assert_eq!(may_judge(&facts, person(1)), Err(VerdictError::Author));
+        assert_eq!(may_review(&facts, person(1)), Err(VerdictError::Author));
     }
 
     #[test]

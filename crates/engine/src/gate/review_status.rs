@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::access::approval_counts;
-use super::{Facts, GateResult, Rule, VerdictKind, may_judge};
+use super::{Facts, GateResult, Rule, VerdictKind, may_review};
 use crate::ids::PersonId;
 
 /// The status of a review. If several apply, the first in this list is shown.
@@ -60,7 +60,7 @@ impl ReviewStatus {
 #[serde(rename_all = "snake_case")]
 pub enum ReviewAction {
     /// Give a verdict.
-    Judge,
+    Review,
     /// Commit it.
     Commit,
 }
@@ -81,11 +81,11 @@ pub fn turn(
     };
     match ReviewStatus::of(gate) {
         ReviewStatus::Unreviewed
-            if may_judge(facts, person).is_ok()
+            if may_review(facts, person).is_ok()
                 && facts.can_count(person)
                 && !has_current_verdict() =>
         {
-            Some(ReviewAction::Judge)
+            Some(ReviewAction::Review)
         }
         ReviewStatus::Open if can_commit => Some(ReviewAction::Commit),
         _ => None,
@@ -151,7 +151,7 @@ mod tests {
         let turns = [1, 2, 3, 4].map(|n| turn_of(&facts, n));
         assert_eq!(
             turns,
-            [None, None, Some(ReviewAction::Judge), None],
+            [None, None, Some(ReviewAction::Review), None],
             "its author, who has said it, who could, a stranger"
         );
         facts.lint.push("the jig is off".into());

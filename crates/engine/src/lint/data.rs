@@ -151,11 +151,11 @@ fn report_values(
     context: &LintContext<'_>,
     findings: &mut CheckFindings,
     remedy: &str,
-    judge: impl Fn(&str, &Value) -> Option<&'static str>,
+    check: impl Fn(&str, &Value) -> Option<&'static str>,
 ) {
     for written in written(context) {
         leaves(written.value, written.path.to_owned(), &mut |path, value| {
-            if let Some(what) = judge(path, value) {
+            if let Some(what) = check(path, value) {
                 findings.push(
                     written.at.clone(),
                     written.noderole,
@@ -211,12 +211,12 @@ pub(super) fn invalid_secret_reference(context: &LintContext<'_>, findings: &mut
 fn begun(
     context: &LintContext<'_>,
     findings: &mut CheckFindings,
-    judge: impl Fn(&SecretChange) -> Option<(String, String)>,
+    check: impl Fn(&SecretChange) -> Option<(String, String)>,
 ) {
     for change in secret_changes(context.planned()).iter().filter(|change| change.is_new_to_runs())
     {
         let role = change.role.as_ref().map(|role| format!("{role} in ")).unwrap_or_default();
-        if let Some((what, remedy)) = judge(change) {
+        if let Some((what, remedy)) = check(change) {
             findings.add(format!("{role}{}", change.deployment), what, remedy);
         }
     }

@@ -39,7 +39,7 @@ pub struct Signed<'a> {
 /// A setting that has one value, so that the last edit of it wins.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(tag = "over", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum ClashSubject {
     /// Whether a deployment exists.
     Deployment {
@@ -169,7 +169,7 @@ pub struct Clash {
     /// Number of the edit that wins.
     pub later: u32,
     /// The setting that both edits change.
-    pub over: ClashSubject,
+    pub setting: ClashSubject,
 }
 
 /// Effects of an edit beyond the things that it names.
@@ -216,7 +216,7 @@ pub fn clashes(edits: &[Signed<'_>], before: &impl Before) -> Vec<Clash> {
         signed.edit.edit.record(&mut conflicts);
     }
     let mut found: Vec<Clash> = conflicts.found.into_iter().collect();
-    found.sort_by(|a, b| (a.later, a.earlier, &a.over).cmp(&(b.later, b.earlier, &b.over)));
+    found.sort_by(|a, b| (a.later, a.earlier, &a.setting).cmp(&(b.later, b.earlier, &b.setting)));
     found
 }
 
@@ -267,12 +267,12 @@ pub(super) enum SettingScope<'a> {
 struct LastEdits(BTreeMap<Subject, BTreeMap<ClashSubject, LastEdit>>);
 
 impl LastEdits {
-    fn insert(&mut self, over: ClashSubject, word: LastEdit) -> Option<LastEdit> {
-        self.0.entry(subject(&over)).or_default().insert(over, word)
+    fn insert(&mut self, setting: ClashSubject, word: LastEdit) -> Option<LastEdit> {
+        self.0.entry(subject(&setting)).or_default().insert(setting, word)
     }
 
-    fn get(&self, over: &ClashSubject) -> Option<&LastEdit> {
-        self.0.get(&subject(over))?.get(over)
+    fn get(&self, setting: &ClashSubject) -> Option<&LastEdit> {
+        self.0.get(&subject(setting))?.get(setting)
     }
 
     /// The last edit of the nearest enclosing value.
@@ -287,22 +287,22 @@ impl LastEdits {
         None
     }
 
-    fn remove(&mut self, over: &ClashSubject) -> Option<LastEdit> {
-        self.0.get_mut(&subject(over))?.remove(over)
+    fn remove(&mut self, setting: &ClashSubject) -> Option<LastEdit> {
+        self.0.get_mut(&subject(setting))?.remove(setting)
     }
 
     fn within(&self, reach: &SettingScope<'_>) -> Vec<ClashSubject> {
         match reach {
             SettingScope::Deployment(id) => {
                 let inside =
-                    |over: &&ClashSubject| !matches!(over, ClashSubject::Deployment { .. });
+                    |setting: &&ClashSubject| !matches!(setting, ClashSubject::Deployment { .. });
                 self.under(&Subject::Deployment(*id)).filter(inside).cloned().collect()
             }
             SettingScope::Role(deployment, role) => {
                 self.values(&Owner::Role(*deployment, (*role).clone()), "")
             }
             SettingScope::Node(id) => {
-                let inside = |over: &&ClashSubject| !matches!(over, ClashSubject::Node { .. });
+                let inside = |setting: &&ClashSubject| !matches!(setting, ClashSubject::Node { .. });
                 self.under(&Subject::Node(*id)).filter(inside).cloned().collect()
             }
             SettingScope::Noderole(node, noderole) => {
@@ -322,15 +322,15 @@ impl LastEdits {
     fn values(&self, owner: &Owner, prefix: &str) -> Vec<ClashSubject> {
         let from = owner.value(prefix);
         let Some(words) = self.0.get(&subject(&from)) else { return Vec::new() };
-        let keys = words.range(&from..).map(|(over, _)| over);
-        keys.take_while(|over| owner.path(over).is_some_and(|path| path.starts_with(prefix)))
+        let keys = words.range(&from..).map(|(setting, _)| setting);
+        keys.take_while(|setting| owner.path(setting).is_some_and(|path| path.starts_with(prefix)))
             .cloned()
             .collect()
     }
 }
 
-fn subject(over: &ClashSubject) -> Subject {
-    match over {
+fn subject(setting: &ClashSubject) -> Subject {
+    match setting {
         ClashSubject::Deployment { deployment }
         | ClashSubject::Barclamp { deployment, .. }
         | ClashSubject::Role { deployment, .. }
@@ -364,8 +364,8 @@ impl Owner {
     }
 
     /// The path of a setting, if it is a value of this owner's data.
-    fn path<'o>(&self, over: &'o ClashSubject) -> Option<&'o str> {
-        match (self, over) {
+    fn path<'o>(&self, setting: &'o ClashSubject) -> Option<&'o str> {
+        match (self, setting) {
             (Self::Role(d, r), ClashSubject::RoleValue { deployment, role, path })
                 if d == deployment && r == role =>
             {
@@ -405,8 +405,8 @@ impl<'a> Conflicts<'a> {
     }
 
     /// Whether an earlier edit changed the setting.
-    pub fn has(&self, over: &ClashSubject) -> bool {
-        self.words.get(over).is_some()
+    pub fn has(&self, setting: &ClashSubject) -> bool {
+        self.words.get(setting).is_some()
     }
 
     /// Records that the current edit removes the data.
@@ -415,34 +415,34 @@ impl<'a> Conflicts<'a> {
     }
 
     pub fn unbind(&mut self, node: NodeId, noderole: &NoderoleKey) {
-        let over = ClashSubject::Noderole { node, noderole: noderole.clone() };
-        self.record_removal(over, &SettingScope::Noderole(node, noderole));
+        let setting = ClashSubject::Noderole { node, noderole: noderole.clone() };
+        self.record_removal(setting, &SettingScope::Noderole(node, noderole));
         self.clear_data(Owner::Noderole(node, noderole.clone()));
     }
 
     /// Records the last edit of a setting, and a clash if another person set a different value.
-    pub fn say(&mut self, over: ClashSubject, value: &str) {
+    pub fn say(&mut self, setting: ClashSubject, value: &str) {
         let word = LastEdit { edit: self.edit, by: self.by, value: value.to_owned() };
-        if let Some(last) = self.words.insert(over.clone(), word)
+        if let Some(last) = self.words.insert(setting.clone(), word)
             && last.by != self.by
             && last.value != value
         {
-            self.found.insert(Clash { earlier: last.edit, later: self.edit, over });
+            self.found.insert(Clash { earlier: last.edit, later: self.edit, setting });
         }
     }
 
     /// Records the removal of a thing, which voids all settings in `reach`.
-    pub fn record_removal(&mut self, over: ClashSubject, reach: &SettingScope<'_>) {
+    pub fn record_removal(&mut self, setting: ClashSubject, reach: &SettingScope<'_>) {
         for known in self.words.within(reach) {
             // A setting that was removed before is not removed again.
             let Some(word) = self.words.remove(&known).filter(|word| word.value != REMOVED) else {
                 continue;
             };
             if word.by != self.by {
-                self.found.insert(Clash { earlier: word.edit, later: self.edit, over: known });
+                self.found.insert(Clash { earlier: word.edit, later: self.edit, setting: known });
             }
         }
-        self.say(over, REMOVED);
+        self.say(setting, REMOVED);
     }
 
     /// Records an edit of every value that the new data changes.
@@ -466,19 +466,19 @@ impl<'a> Conflicts<'a> {
         let now = data.pointer(&change.path).map_or_else(|| REMOVED.to_owned(), Value::to_string);
         for known in self.words.within(&SettingScope::Values(owner, &inside)) {
             if let Some(word) = self.words.remove(&known).filter(|word| word.by != self.by) {
-                self.found.insert(Clash { earlier: word.edit, later: self.edit, over: known });
+                self.found.insert(Clash { earlier: word.edit, later: self.edit, setting: known });
             }
         }
-        let over = owner.value(&change.path);
+        let setting = owner.value(&change.path);
         // No edit has set a value inside an object that is new.
         if change.kind != ChangeKind::Added
-            && self.words.get(&over).is_none()
+            && self.words.get(&setting).is_none()
             && let Some(around) =
                 self.words.around(owner, &change.path).filter(|word| word.by != self.by)
         {
-            self.found.insert(Clash { earlier: around.edit, later: self.edit, over: over.clone() });
+            self.found.insert(Clash { earlier: around.edit, later: self.edit, setting: setting.clone() });
         }
-        self.say(over, &now);
+        self.say(setting, &now);
     }
 }
 
@@ -571,14 +571,14 @@ mod tests {
             ((ADA, data(json!({"a": 1, "c": 0}))), (BO, data(json!({"a": 2, "b": 1, "c": 0}))));
         assert_eq!(
             found(&Nothing, &[one.clone(), other]),
-            [Clash { earlier: 1, later: 2, over: value("/a") }]
+            [Clash { earlier: 1, later: 2, setting: value("/a") }]
         );
         let beside = (BO, data(json!({"a": 1, "b": 1, "c": 0})));
         assert_eq!(found(&Nothing, &[one.clone(), beside]), []);
         let dropped = (BO, data(json!({"c": 0})));
         assert_eq!(
             found(&Nothing, &[one, dropped]),
-            [Clash { earlier: 1, later: 2, over: value("/a") }]
+            [Clash { earlier: 1, later: 2, setting: value("/a") }]
         );
     }
 
@@ -598,14 +598,14 @@ mod tests {
             (BO, data(json!({"a": [1]}))),
         ];
         let clashes = found(&Set(json!({"a": {"x": {"y": 0}}})), &edits);
-        assert_eq!(clashes, [Clash { earlier: 2, later: 3, over: value("/a/x/y") }]);
+        assert_eq!(clashes, [Clash { earlier: 2, later: 3, setting: value("/a/x/y") }]);
     }
 
     #[test]
     fn setting_object_sets_inner_values() {
         let made = (ADA, data(json!({"a": {"x": {"y": 1}, "z": 1}})));
         let inside = (BO, data(json!({"a": {"x": {"y": 2}, "z": 1}})));
-        let clash = |earlier, later, path: &str| Clash { earlier, later, over: value(path) };
+        let clash = |earlier, later, path: &str| Clash { earlier, later, setting: value(path) };
         assert_eq!(found(&Nothing, &[made.clone(), inside.clone()]), [clash(1, 2, "/a/x/y")]);
         let dropped = (BO, data(json!({"a": {"x": {}, "z": 1}})));
         assert_eq!(found(&Nothing, &[made.clone(), dropped]), [clash(1, 2, "/a/x/y")]);
@@ -649,12 +649,12 @@ mod tests {
             Takes(edit, SideEffects { gone: [(N1, key())].into(), ..SideEffects::default() })
         };
         let app = ClashSubject::Noderole { node: N1, noderole: key() };
-        let clash = [Clash { earlier: 1, later: 2, over: app }];
+        let clash = [Clash { earlier: 1, later: 2, setting: app }];
         assert_eq!(found(&takes(2), &[(ADA, bind()), (BO, away.clone())]), clash);
         assert_eq!(found(&takes(1), &[(ADA, away.clone()), (BO, bind())]), clash);
         let own = found(&takes(2), &[(ADA, own(json!({"a": 1}))), (BO, away.clone())]);
         assert!(
-            matches!(own.as_slice(), [Clash { over: ClashSubject::NoderoleValue { .. }, .. }]),
+            matches!(own.as_slice(), [Clash { setting: ClashSubject::NoderoleValue { .. }, .. }]),
             "{own:?}"
         );
         assert_eq!(found(&Nothing, &[(ADA, bind()), (BO, away)]), []);
@@ -672,17 +672,17 @@ mod tests {
         let moves = Takes(2, SideEffects { moved: [(N1, WEB)].into(), ..SideEffects::default() });
         assert_eq!(
             found(&moves, &edits),
-            [Clash { earlier: 1, later: 2, over: ClashSubject::NodeDeployment { node: N1 } }]
+            [Clash { earlier: 1, later: 2, setting: ClashSubject::NodeDeployment { node: N1 } }]
         );
     }
 
     #[test]
     fn bind_and_unbind_clash_in_any_order() {
-        let over = ClashSubject::Noderole { node: N1, noderole: key() };
+        let setting = ClashSubject::Noderole { node: N1, noderole: key() };
         for edits in [[(ADA, bind()), (BO, unbind())], [(ADA, unbind()), (BO, bind())]] {
             assert_eq!(
                 found(&Nothing, &edits),
-                [Clash { earlier: 1, later: 2, over: over.clone() }]
+                [Clash { earlier: 1, later: 2, setting: setting.clone() }]
             );
         }
     }
@@ -691,11 +691,11 @@ mod tests {
     fn removal_clashes_with_edits_inside() {
         let gone = Edit::RemoveRole(edit::RemoveRole { deployment: WEB, role: role() });
         let role_gone = found(&Nothing, &[(ADA, data(json!({"a": 1}))), (BO, gone)]);
-        assert_eq!(role_gone, [Clash { earlier: 1, later: 2, over: value("/a") }]);
+        assert_eq!(role_gone, [Clash { earlier: 1, later: 2, setting: value("/a") }]);
         let noderole = found(&Nothing, &[(ADA, own(json!({"a": 1}))), (BO, unbind())]);
         assert!(matches!(
             noderole.as_slice(),
-            [Clash { earlier: 1, later: 2, over: ClashSubject::NoderoleValue { .. } }]
+            [Clash { earlier: 1, later: 2, setting: ClashSubject::NoderoleValue { .. } }]
         ));
         let expunge = Edit::ExpungeNode(edit::ExpungeNode { node: N1, reason: "burnt".into() });
         assert_eq!(
@@ -767,7 +767,7 @@ mod tests {
         ]
     }
 
-    fn any_over() -> impl Strategy<Value = ClashSubject> {
+    fn any_setting() -> impl Strategy<Value = ClashSubject> {
         prop_oneof![
             4 => (any_owner(), "(|/a|/a/b|/a/b/c|/a-|/ab|/a/é|/b)").prop_map(|(owner, path)| owner.value(&path)),
             2 => (any_owner(), 0..3).prop_map(|(owner, which)| match (owner, which) {
@@ -787,12 +787,12 @@ mod tests {
     }
 
     /// The definition of [`LastEdits::within`] for a single setting.
-    fn reached(over: &ClashSubject, reach: &SettingScope<'_>) -> bool {
-        match (reach, over) {
+    fn reached(setting: &ClashSubject, reach: &SettingScope<'_>) -> bool {
+        match (reach, setting) {
             (SettingScope::Deployment(_), ClashSubject::Deployment { .. })
             | (SettingScope::Node(_), ClashSubject::Node { .. }) => false,
-            (SettingScope::Deployment(id), _) => subject(over) == Subject::Deployment(*id),
-            (SettingScope::Node(id), _) => subject(over) == Subject::Node(*id),
+            (SettingScope::Deployment(id), _) => subject(setting) == Subject::Deployment(*id),
+            (SettingScope::Node(id), _) => subject(setting) == Subject::Node(*id),
             (SettingScope::Role(d, r), ClashSubject::RoleValue { deployment, role, .. }) => {
                 d == deployment && *r == role
             }
@@ -804,7 +804,7 @@ mod tests {
             (
                 SettingScope::Values(owner, prefix),
                 ClashSubject::RoleValue { path, .. } | ClashSubject::NoderoleValue { path, .. },
-            ) => path.starts_with(prefix) && owner.value(path) == *over,
+            ) => path.starts_with(prefix) && owner.value(path) == *setting,
             _ => false,
         }
     }
@@ -855,13 +855,13 @@ mod tests {
     proptest! {
         #[test]
         fn indexed_lookup_matches_linear_search(
-            overs in proptest::collection::btree_set(any_over(), 0..40),
+            settings in proptest::collection::btree_set(any_setting(), 0..40),
             owner in any_owner(),
             prefix in "(/|/a|/a/|/a/b/|/b/)",
         ) {
             let mut words = LastEdits::default();
-            for over in &overs {
-                words.insert(over.clone(), LastEdit { edit: 1, by: ADA, value: PRESENT.into() });
+            for setting in &settings {
+                words.insert(setting.clone(), LastEdit { edit: 1, by: ADA, value: PRESENT.into() });
             }
             let wide = match &owner {
                 Owner::Role(deployment, role) => [SettingScope::Deployment(*deployment), SettingScope::Role(*deployment, role)],
@@ -869,7 +869,7 @@ mod tests {
             };
             for reach in wide.into_iter().chain([SettingScope::Values(&owner, &prefix)]) {
                 let looked_up: BTreeSet<ClashSubject> = words.within(&reach).into_iter().collect();
-                let simply: BTreeSet<ClashSubject> = overs.iter().filter(|over| reached(over, &reach)).cloned().collect();
+                let simply: BTreeSet<ClashSubject> = settings.iter().filter(|setting| reached(setting, &reach)).cloned().collect();
                 prop_assert_eq!(looked_up, simply, "{:?}", reach);
             }
         }

@@ -28,7 +28,7 @@ pub mod event_horizon {
     #[sea_orm(table_name = "event_horizon")]
     pub struct Model {
         #[sea_orm(primary_key, auto_increment = false)]
-        pub only_one: bool,
+        pub singleton: bool,
         #[sea_orm(column_type = "custom(\"xid8\")", select_as = "text", save_as = "xid8")]
         pub xid: String,
         pub id: i64,

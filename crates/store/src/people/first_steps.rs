@@ -14,7 +14,7 @@ pub struct FirstStepsRow {
     /// Their latest review.
     pub review: Option<i64>,
     /// Another person gave a verdict on one of their reviews, or they gave one on another's.
-    pub judged: bool,
+    pub reviewed: bool,
     /// A review of theirs was committed, or they committed another's.
     pub committed: bool,
     /// A run of that commit has ended.

@@ -101,7 +101,7 @@ pub async fn proposal(
     Ok(row.map(to_proposal))
 }
 
-/// Reads and locks a proposal, so that no other transaction can edit, judge or commit it.
+/// Reads and locks a proposal, so that no other transaction can edit, review or commit it.
 pub async fn lock_proposal(
     connection: &mut PgConnection,
     id: ProposalId,

@@ -62,9 +62,9 @@ struct Facts {
     approvals_needed: i32,
     risk: Vec<String>,
     authors: Vec<Uuid>,
-    judges: Vec<Uuid>,
+    reviewers: Vec<Uuid>,
     verdicts: Vec<String>,
-    judged: Vec<i64>,
+    given_at: Vec<i64>,
     void: Vec<bool>,
     demanded: bool,
     signed: Vec<Uuid>,
@@ -84,7 +84,7 @@ fn to_review_facts(row: Facts) -> Result<FactsRow, StoreError> {
             .ok_or_else(|| StoreError::corrupt("verdict.kind", word))
     };
     let kinds: Vec<VerdictKind> = row.verdicts.iter().map(kind).collect::<Result<_, _>>()?;
-    let given = row.judges.into_iter().zip(kinds).zip(row.judged).zip(row.void);
+    let given = row.reviewers.into_iter().zip(kinds).zip(row.given_at).zip(row.void);
     let verdict =
         |(((person, kind), at), void)| Verdict { person: PersonId(person), kind, at, void };
     Ok(FactsRow {

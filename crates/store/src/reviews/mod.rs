@@ -25,7 +25,7 @@ pub use replans::{
 pub use review::{
     NewReview, PersonRow, REFUSED_AGAIN, ReviewRow, ReviewerRow, VerdictRow, able,
     affected_deployments_by_review, append_refusal, authors, base, documents, eligible_reviewers,
-    find_review, insert_review, insert_verdict, judges, people, review_of_version, reviewers,
+    find_review, insert_review, insert_verdict, review_rights, people, review_of_version, reviewers,
     touched, verdicts,
 };
 pub use signatures::{SignatureRow, demanded, insert_signature, reviewed, signatures};

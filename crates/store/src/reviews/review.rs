@@ -437,7 +437,7 @@ pub struct ReviewerRow {
 }
 
 /// The present state of these people, and where they may review.
-pub async fn judges(
+pub async fn review_rights(
     connection: &mut PgConnection,
     ids: &[PersonId],
 ) -> Result<Vec<ReviewerRow>, StoreError> {

@@ -2,7 +2,7 @@
 //!
 //! Every worker runs checks. It leases those that are due, one per node. So the load on a node does
 //! not depend on the number of workers. If a worker dies, its lease ends and the check is due again.
-//! [`engine::anneal::judge_check`] decides what a result means. The change of the step is a
+//! [`engine::anneal::check_transition`] decides what a result means. The change of the step is a
 //! transition like any other.
 //!
 //! Invariants:
@@ -17,7 +17,7 @@
 use std::time::Duration;
 
 use engine::Hash;
-use engine::anneal::{Change, CheckHistory, CheckedStep, judge_check};
+use engine::anneal::{Change, CheckHistory, CheckedStep, check_transition};
 use engine::catalog::Check;
 use engine::ids::{BlueprintNumber, DeploymentId, NodeId, NoderoleId, StepId};
 use serde_json::Value;
@@ -237,7 +237,7 @@ pub async fn record_check(
     };
     let step = CheckedStep { is_failed: row.is_failed, destructive: row.destructive };
     let (history, event) =
-        judge_check(&result.policy, row.history(), step, result.reason.as_deref());
+        check_transition(&result.policy, row.history(), step, result.reason.as_deref());
     let state = if result.reason.is_some() { "failing" } else { "passing" };
     sqlx::query(include_str!("statements/record_check.sql"))
         .bind(result.step.0)

@@ -210,7 +210,7 @@ pub async fn unapplied_steps(
         .select_only()
         .column(step::Column::Id);
     let own: Vec<Uuid> = query.into_tuple().all(&orm(connection)).await?;
-    let own_blockers = judged(connection, limits, &own).await?;
+    let own_blockers = classify(connection, limits, &own).await?;
     if own_blockers.moving > 0
         || (own_blockers.resting > 0 && nothing_progresses(connection, limits).await?)
     {
@@ -226,7 +226,7 @@ pub async fn unapplied_steps(
             .await?;
     Ok(UnappliedSteps {
         more: visited == MAX_STEPS_VISITED,
-        ..judged(connection, limits, &open).await?
+        ..classify(connection, limits, &open).await?
     })
 }
 
@@ -244,11 +244,11 @@ async fn nothing_progresses(
     .fetch_all(&mut *connection)
     .await?;
     let is_complete = i64::try_from(open.len()).is_ok_and(|count| count < LOOKED);
-    Ok(is_complete && judged(connection, limits, &open).await?.moving == 0)
+    Ok(is_complete && classify(connection, limits, &open).await?.moving == 0)
 }
 
 /// Classifies steps that are not blocked: those that progress, and those that need a person.
-async fn judged(
+async fn classify(
     connection: &mut PgConnection,
     limits: Limits,
     open: &[Uuid],

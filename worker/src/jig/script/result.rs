@@ -11,7 +11,7 @@ use crate::secrets::Secrets;
 /// Converts the end of an attempt to the result of its run.
 pub(super) fn ended(end: AttemptEnd, job: &Job, log: &Log) -> Ended {
     match end {
-        AttemptEnd::Reported { report, last_error } => judged(&report, &last_error, job, log),
+        AttemptEnd::Reported { report, last_error } => completed(&report, &last_error, job, log),
         AttemptEnd::LeftOnNode => Ended::LeftOnNode,
         AttemptEnd::Missing { started } => Ended::Lost { started },
         AttemptEnd::Refused(reason) => Ended::Refused(reason),
@@ -32,7 +32,7 @@ pub(super) fn adopted(end: AttemptEnd, job: &Job, log: &Log) -> Ended {
     }
 }
 
-fn judged(report: &Report, last_error: &str, job: &Job, log: &Log) -> Ended {
+fn completed(report: &Report, last_error: &str, job: &Job, log: &Log) -> Ended {
     let Report { cause, script, output } = report;
     let reason = match cause {
         Cause::Exited(code) if code == "0" => return succeeded(script, output.as_deref(), log),

@@ -23,7 +23,7 @@ SELECT EXISTS (SELECT FROM mine) OR EXISTS (SELECT FROM own)
     OR EXISTS (SELECT FROM acts WHERE action = 'proposal.edit') AS edited,
   (SELECT max(id) FROM mine) AS review,
   EXISTS (SELECT FROM mine JOIN verdict v ON v.review_id = mine.id WHERE v.person_id <> $1)
-    OR EXISTS (SELECT FROM theirs WHERE action = 'review.verdict') AS judged,
+    OR EXISTS (SELECT FROM theirs WHERE action = 'review.verdict') AS reviewed,
   EXISTS (SELECT FROM line) AS committed,
   EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation WHERE w.outcome IS NOT NULL) AS ran,
   EXISTS (SELECT FROM walked w JOIN line ON line.number = w.generation WHERE w.outcome = 'failed' AND (

@@ -4,11 +4,11 @@ SELECT s.id, p.state = 'open' AND p.version = s.version AS newest, t.number AS t
   p.state = 'discarded' AS discarded, s.policy_number, s.epoch, s.approvals_needed, s.risk,
   ARRAY(SELECT a.person_id FROM review_author a WHERE a.review_id = s.id) AS authors,
   ARRAY(SELECT v.person_id FROM verdict v
-        WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judges,
+        WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS reviewers,
   ARRAY(SELECT v.kind FROM verdict v
         WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS verdicts,
   ARRAY(SELECT (extract(epoch FROM v.at) * 1000000)::bigint FROM verdict v
-        WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS judged,
+        WHERE v.review_id = s.id AND v.person_id IS NOT NULL ORDER BY v.id) AS given_at,
   ARRAY(SELECT v.id <= w.verdicts_void_to FROM verdict v JOIN person w ON w.id = v.person_id
         WHERE v.review_id = s.id ORDER BY v.id) AS void,
   EXISTS (SELECT FROM signature_demand g WHERE g.review_id = s.id) AS demanded,
