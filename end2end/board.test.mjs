@@ -111,7 +111,7 @@ test('undo is rejected if the board does not load', { timeout: 60_000 }, async (
 
 test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, async () => {
   const bound = row(page, ROLE).locator('.chip').filter({ hasText: name(23) });
-  // A page that can't plan asks the server for each lift. The response arrives after the drop.
+  // A page that can't plan asks the server for each drag. The response arrives after the drop.
   await page.route('**/call/planner', (route) => route.fulfill({ status: 503, body: '' }));
   await page.route('**/call/bind-options', async (route) => {
     await new Promise((done) => setTimeout(done, 1_500));
@@ -134,7 +134,7 @@ test('a pending drop is reverted by undo and by refusal', { timeout: 60_000 }, a
     await drop();
     await answer;
     await page.getByRole('alert').filter({ hasText: `${ROLE}: not possible. ${name(23)}` }).waitFor();
-    // The board is frozen only while something is lifted.
+    // The board is frozen only while something is dragged.
     await page.keyboard.press('Control+z');
     await bound.waitFor({ state: 'detached' });
 
@@ -177,7 +177,7 @@ test('valid nodes of a selection are bound by keyboard', { timeout: 90_000 }, as
   await page.keyboard.press('Home');
   const over = () => page.locator('[data-over]').getAttribute('data-role');
   for (let n = 0; n < 20 && (await over()) !== ROLE; n += 1) await page.keyboard.press('ArrowDown');
-  assert.equal(await row(page, ROLE).getAttribute('data-lift'), 'mixed');
+  assert.equal(await row(page, ROLE).getAttribute('data-drop'), 'mixed');
   const said = page.locator('[role=status][aria-live=assertive]');
   assert.match(await said.innerText(), /7 of 10 can be bound\. Cannot bind .* Press Enter to confirm\./);
   await page.keyboard.press('Enter');
@@ -190,7 +190,7 @@ test('valid nodes of a selection are bound by keyboard', { timeout: 90_000 }, as
   assert.deepEqual(await tray(), before);
 });
 
-test('changes by others do not move a lifted node', { timeout: 60_000 }, async () => {
+test('changes by others do not move a dragged node', { timeout: 60_000 }, async () => {
   const before = await tray();
   await inTray(20).focus();
   await page.keyboard.press(' ');

@@ -198,7 +198,7 @@ test('paths and colors are shown and exported', { timeout: 120_000 }, async () =
   await page.waitForURL(/from=.*to=/);
   await page.getByText(/ waits for .*, with .* noderoles on the path\.$/).waitFor();
   assert.ok((await page.locator('a.box.trail').count()) >= 2);
-  assert.equal(await page.locator('.wire.trail').count(), 1);
+  assert.equal(await page.locator('.edge.trail').count(), 1);
   await assertAccessible(page);
   await screenshot(page, 'graph-path');
 

@@ -2,7 +2,7 @@
 // build --release` and `cargo xtask site` (`make bench` does both).
 //
 // All data is real: 1,000 nodes with 20 roles each are bound, reviewed and committed. Then a person
-// lifts one more node with the keyboard and drops it on the last role. It prints the times that the
+// drags one more node with the keyboard and drops it on the last role. It prints the times that the
 // page records while it computes the possible drops and the effect. `GANTRY_BENCH_NODES` sets a
 // smaller size. Not a test, because the results depend on the machine.
 
@@ -81,7 +81,7 @@ try {
   const took = await ada.evaluate(() =>
     performance.getEntriesByType('measure').map(({ name, duration }) => [name, duration]));
   const of = (name) => took.filter(([measured]) => measured === name).map(([, duration]) => duration);
-  for (const [name, what] of [['gantry: lift', 'what lifting one node allows'], ['gantry: plan', 'one more bind']]) {
+  for (const [name, what] of [['gantry: drop preview', 'the preview of one node'], ['gantry: plan', 'one more bind']]) {
     const some = of(name);
     const word = median(some) <= GOAL ? 'within' : 'ABOVE';
     console.log(`in the browser, on ${NODES} nodes x ${ROLES} roles, ${what}: median ${median(some).toFixed(1)} ms, `

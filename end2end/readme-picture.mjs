@@ -58,10 +58,10 @@ async function change(ada, bo) {
   ada.holds('n1');
   const role = row(ada.page, 'app-check');
   await ada.by(-30, 10);
-  await role.and(ada.page.locator('[data-lift=legal]')).waitFor();
+  await role.and(ada.page.locator('[data-drop=legal]')).waitFor();
   await ada.frame(500);
   await ada.to(role, 8);
-  await role.locator('.said').filter({ hasText: 'also adds' }).waitFor();
+  await role.locator('.drop-text').filter({ hasText: 'also adds' }).waitFor();
   await ada.frame(2200);
   await ada.page.mouse.up();
   ada.holds('');

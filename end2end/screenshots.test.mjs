@@ -45,8 +45,8 @@ const palette = async (page) => {
   await page.getByRole('dialog').waitFor();
 };
 
-// With a lifted node, every role shows whether the node can go there.
-const lifted = async (page) => {
+// With a dragged node, every role shows whether the node can go there.
+const dragged = async (page) => {
   await page.locator('.tray').getByRole('button', { name: 'n2', exact: true }).press(' ');
   await page.locator('[data-over]').waitFor();
 };
@@ -108,7 +108,7 @@ const pages = [
 const proposing = [
   ['board-noderole', ({ board, noderole }) => `${board}?noderole=${noderole}`, ['.link-list']],
   ['board-proposal', () => '/deployments/web'],
-  ['board-lifted', () => '/deployments/web', [], lifted],
+  ['board-dragging', () => '/deployments/web', [], dragged],
   ['proposal', ({ proposal }) => proposal, [], previewed],
 ];
 /** Pages without a session. */

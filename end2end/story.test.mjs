@@ -47,11 +47,11 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.mouse.down();
     await ada.mouse.move(from.x - 30, from.y + 10, { steps: 3 });
     const target = row(ada, 'app-check');
-    await target.and(ada.locator('[data-lift=legal]')).waitFor();
-    await ada.locator('[data-bindable]:not([data-lift])').first().waitFor({ state: 'detached' });
+    await target.and(ada.locator('[data-drop=legal]')).waitFor();
+    await ada.locator('[data-bindable]:not([data-drop])').first().waitFor({ state: 'detached' });
     const to = await center(target);
     await ada.mouse.move(to.x, to.y, { steps: 8 });
-    const said = target.locator('.said');
+    const said = target.locator('.drop-text');
     await said.filter({ hasText: 'also adds' }).waitFor();
     const promise = await said.textContent();
     for (const part of ['noderoles', 'runtime', 'app', 'n1 moves from system to web', 'Wave ']) {
@@ -76,13 +76,13 @@ test('a dragged node becomes ACTIVE, fails and recovers', { timeout: 600_000 }, 
     await ada.mouse.move(from.x, from.y);
     await ada.mouse.down();
     await ada.mouse.move(from.x - 30, from.y + 10, { steps: 3 });
-    const refusing = row(ada, 'app-check').and(ada.locator('[data-lift=illegal]'));
+    const refusing = row(ada, 'app-check').and(ada.locator('[data-drop=illegal]'));
     await refusing.waitFor();
-    assert.match(await refusing.locator('.said').textContent(), /n1.*already/);
+    assert.match(await refusing.locator('.drop-text').textContent(), /n1.*already/);
     const to = await center(refusing);
     await ada.mouse.move(to.x, to.y, { steps: 5 });
     await ada.mouse.up();
-    await ada.locator('[data-lift]').first().waitFor({ state: 'detached' });
+    await ada.locator('[data-drop]').first().waitFor({ state: 'detached' });
     assert.match(await ada.getByRole('region', { name: 'Open proposal' }).innerText(), /\b1\s+edit\b/);
   });
 
@@ -225,7 +225,7 @@ test('the keyboard binds nodes with announcements', { timeout: 120_000 }, async 
   await hear('Enter');
   await page.keyboard.press('Escape');
   await hear('Canceled');
-  await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
+  await page.locator('[data-drop]').first().waitFor({ state: 'detached' });
 
   await page.keyboard.press('Space');
   await hear('Enter');
@@ -273,7 +273,7 @@ test('Bind to… offers the valid nodes of a selection', { timeout: 120_000 }, a
   await question.getByText(/n3/).waitFor();
   await question.getByRole('button', { name: 'Cancel' }).click();
   await question.waitFor({ state: 'hidden' });
-  await page.locator('[data-lift]').first().waitFor({ state: 'detached' });
+  await page.locator('[data-drop]').first().waitFor({ state: 'detached' });
 
   await discard(page);
   await chip(page, 'app', 'n3').waitFor({ state: 'detached' });

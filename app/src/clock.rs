@@ -112,7 +112,7 @@ pub fn field(at: At) -> String {
 }
 
 /// Parses a UTC time: `2026-11-21`, `2026-11-21T08:15` or `2026-11-21 08:15:02`.
-pub fn moment_of(text: &str) -> Option<At> {
+pub fn parse_time(text: &str) -> Option<At> {
     let text = text.trim().trim_end_matches('Z');
     let (day, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
     let mut day = day.splitn(3, '-');
@@ -130,7 +130,7 @@ pub fn moment_of(text: &str) -> Option<At> {
 
 /// A relative time, with the exact time on hover.
 #[component]
-pub fn Moment(at: At) -> impl IntoView {
+pub fn TimeText(at: At) -> impl IntoView {
     let clock = use_clock();
     let text = Memo::new(move |_| ago(clock.now(), at));
     view! { <time datetime=machine(at) title=exact(at)>{text}</time> }.into_any()
@@ -189,16 +189,16 @@ mod tests {
         for (text, shown) in
             [("2026-11-21", "2026-11-21T00:00"), ("2026-11-21 08:15:02Z", "2026-11-21T08:15:02")]
         {
-            assert_eq!(moment_of(text).map(field).as_deref(), Some(shown), "{text}");
+            assert_eq!(parse_time(text).map(field).as_deref(), Some(shown), "{text}");
         }
     }
 
     #[test]
     fn time_formats_are_parsed() {
         for text in ["2026-11-21T08:15:02", "2026-11-21 08:15:02", "2026-11-21T08:15:02.250Z"] {
-            assert_eq!(moment_of(text), Some(At(1_795_248_902_000)), "{text}");
+            assert_eq!(parse_time(text), Some(At(1_795_248_902_000)), "{text}");
         }
-        assert_eq!(moment_of("2026-11-21"), moment_of("2026-11-21T00:00"));
+        assert_eq!(parse_time("2026-11-21"), parse_time("2026-11-21T00:00"));
         for text in [
             "",
             "yesterday",
@@ -208,7 +208,7 @@ mod tests {
             "2026-11-21T08",
             "1795248902000",
         ] {
-            assert_eq!(moment_of(text), None, "{text}");
+            assert_eq!(parse_time(text), None, "{text}");
         }
     }
 

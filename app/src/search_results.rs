@@ -108,8 +108,8 @@ pub fn search_text(text: &str) -> &str {
     for word in [PROPOSE_PREFIX, "changes", "on"] {
         let begins = rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
         match rest.get(word.len()..) {
-            Some(behind) if begins && (behind.is_empty() || behind.starts_with(' ')) => {
-                rest = behind.trim()
+            Some(remainder) if begins && (remainder.is_empty() || remainder.starts_with(' ')) => {
+                rest = remainder.trim()
             }
             // A text that does not start with "propose" is the search text.
             _ if word == PROPOSE_PREFIX => return rest,

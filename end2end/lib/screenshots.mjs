@@ -88,7 +88,7 @@ export async function leftOver(names) {
 async function picture(page, hide, gone) {
   await page.mouse.move(0, 0);
   await page.evaluate(async (style) => {
-    // A lifted node is put back when it loses the focus.
+    // A dragged node is put back when it loses the focus.
     if (!document.querySelector('[data-over]')) document.activeElement?.blur?.();
     window.scrollTo(0, 0);
     const sheet = new CSSStyleSheet();

@@ -1,6 +1,6 @@
 //! The value of a page, and when to fetch it again.
 //!
-//! A page loads once as a whole. Afterwards its value changes in place, so that the focus, a lifted
+//! A page loads once as a whole. Afterwards its value changes in place, so that the focus, a dragged
 //! noderole and half-typed text survive. At most one request is in flight. Hints during a request
 //! cause exactly one further request. A failed request is retried (`retry`).
 

@@ -16,7 +16,7 @@ use leptos::prelude::*;
 use leptos_router::params::ParamsMap;
 
 use crate::addresses;
-use crate::clock::{field, moment_of};
+use crate::clock::{field, parse_time};
 use crate::components::notice::problem_in_page;
 use crate::components::{Empty, Icon, QueryForm, TYPED, icon};
 use crate::failure::Failure;
@@ -158,7 +158,7 @@ impl<S: Sort> ListAddress<S> {
     }
 
     /// The UTC time of a parameter. `None`: not set. `label` is the label of its field.
-    pub fn moment(&self, name: &str, label: &str) -> Result<Option<At>, Failure> {
+    pub fn time(&self, name: &str, label: &str) -> Result<Option<At>, Failure> {
         let text = self.param(name);
         if text.trim().is_empty() {
             return Ok(None);
@@ -169,7 +169,7 @@ impl<S: Sort> ListAddress<S> {
                 "Invalid value for {label}: {shown:?} is not a date. Use a UTC date or time, such as 2026-11-22 or 2026-11-22T08:15."
             )
         };
-        moment_of(&text).map(Some).ok_or_else(|| refused(message()))
+        parse_time(&text).map(Some).ok_or_else(|| refused(message()))
     }
 
     /// The first page without filters, with the same order and columns.
@@ -550,7 +550,7 @@ pub fn time_field(
 
 /// The type and the value of the field for a time.
 fn time_input(text: &str) -> (&'static str, String) {
-    match (text.trim().is_empty(), moment_of(text)) {
+    match (text.trim().is_empty(), parse_time(text)) {
         (true, _) => ("datetime-local", String::new()),
         (false, Some(at)) => ("datetime-local", field(at)),
         (false, None) => ("text", text.to_owned()),

@@ -50,7 +50,7 @@ pub enum Input {
     Text(&'static str),
     Choice(ChoicesFn),
     /// A date and time in UTC.
-    Moment,
+    Time,
 }
 
 /// A field of the filter form.
@@ -84,8 +84,8 @@ impl Field {
     }
 
     /// A date and time in UTC.
-    pub const fn moment(name: &'static str, label: &'static str, says: &'static str) -> Self {
-        Self { name, label, says, input: Input::Moment }
+    pub const fn time(name: &'static str, label: &'static str, says: &'static str) -> Self {
+        Self { name, label, says, input: Input::Time }
     }
 
     fn view(self, list: &'static str, value: Signal<String>) -> AnyView {
@@ -93,7 +93,7 @@ impl Field {
         match self.input {
             Input::Text(example) => example_field(id, self.name, self.label, example, value),
             Input::Choice(choices) => choice_field(id, self.name, self.label, value, choices()),
-            Input::Moment => time_field(id, self.name, self.label, value),
+            Input::Time => time_field(id, self.name, self.label, value),
         }
     }
 }

@@ -39,7 +39,7 @@ pub fn hidden_characters_in_version(found: &HiddenCharacters) -> AnyView {
         n => format!("{n} scripts have hidden characters, so they do not run as displayed"),
     };
     view! {
-        <details class="heed">
+        <details class="warning-list">
             <summary><span class="pill" data-state="warn">{icon(Icon::Warn)} {text}</span></summary>
             <ul tabindex="0" aria-label="Scripts">{scripts(found)}</ul>
         </details>
@@ -114,7 +114,7 @@ fn with_more(mut lines: Vec<AnyView>, more: usize) -> Vec<AnyView> {
 fn notice(title: String, lines: Vec<AnyView>, advice: AnyView) -> AnyView {
     let open = lines.len() <= GLANCE;
     view! {
-        <div class="notice heed" data-state="warn" role="status">
+        <div class="notice warning-list" data-state="warn" role="status">
             {icon(Icon::Warn)}
             <div>
                 <details open=open>

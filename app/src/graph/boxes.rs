@@ -148,12 +148,12 @@ fn one(
             data-vertex=index.to_string()
             data-state=color
         >
-            <rect class="ground" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
+            <rect class="shape" width=MEASURES.width.to_string() height=MEASURES.height.to_string() rx="6"></rect>
             <text class="name" x="12" y="23">{title}</text>
             {members(vertex).map(|members| view! { " " <text class="members" x=(MEASURES.width - 12.0).to_string() y="23">{members}</text> })}
             {bars(vertex, scale)}
             " "
-            <text class="said" x="12" y="52">{message}</text>
+            <text class="message" x="12" y="52">{message}</text>
         </a>
         </g>
     }

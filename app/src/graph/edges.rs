@@ -62,7 +62,7 @@ pub(super) fn Edges(shown: GraphState, viewport: Viewport) -> impl IntoView {
             let mut lines: BTreeMap<&'static str, EdgePath> = BTreeMap::new();
             for edge in viewport.edges_of(name) {
                 lines
-                    .entry(classes.get(edge).copied().unwrap_or("wire"))
+                    .entry(classes.get(edge).copied().unwrap_or("edge"))
                     .or_default()
                     .add(edge_path(&layout, edge), detail);
             }
@@ -88,7 +88,7 @@ pub(super) fn Edges(shown: GraphState, viewport: Viewport) -> impl IntoView {
     let trail = move || {
         is_marked.get().then(|| {
             view! {
-                <g class="wire trail">
+                <g class="edge trail">
                     <For each=move || viewport.strands() key=|key| *key children=marked_strand/>
                 </g>
             }
@@ -112,11 +112,11 @@ fn edge_path(layout: &Layout, edge: usize) -> &[(f64, f64)] {
 /// precedence over its kind.
 fn classes(edge: &GraphEdge) -> (&'static str, &'static str) {
     match (rewired(edge).map(|(class, _)| class), edge.kind) {
-        (Some("gone"), _) => ("wire gone", "wire gone here"),
-        (Some("added"), _) => ("wire added", "wire added here"),
-        (Some(_), _) => ("wire changed", "wire changed here"),
-        (None, EdgeKind::Hard) => ("wire", "wire here"),
-        (None, EdgeKind::OrderOnly | EdgeKind::Soft) => ("wire soft", "wire here"),
+        (Some("gone"), _) => ("edge gone", "edge gone here"),
+        (Some("added"), _) => ("edge added", "edge added here"),
+        (Some(_), _) => ("edge changed", "edge changed here"),
+        (None, EdgeKind::Hard) => ("edge", "edge here"),
+        (None, EdgeKind::OrderOnly | EdgeKind::Soft) => ("edge soft", "edge here"),
     }
 }
 

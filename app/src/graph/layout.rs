@@ -373,8 +373,8 @@ pub fn neighbors(layout: &Layout, edges: &[(usize, usize)]) -> Neighbors {
         near.entry(*to).or_default().0.push(*from);
         near.entry(*from).or_default().1.push(*to);
     }
-    for (before, behind) in near.values_mut() {
-        for side in [before, behind] {
+    for (before, after) in near.values_mut() {
+        for side in [before, after] {
             side.sort_by(|a, b| layout.places[*a].1.total_cmp(&layout.places[*b].1).then(a.cmp(b)));
             side.dedup();
         }

@@ -378,7 +378,7 @@ fn path_view(trail: &GraphTrail) -> impl IntoView + use<> {
     };
     let more = trail.noderoles - trail.path.len();
     view! {
-        <ol class="link-list way">{trail.path.iter().map(point).collect_view()}</ol>
+        <ol class="link-list path-list">{trail.path.iter().map(point).collect_view()}</ol>
         {(more > 0).then(|| view! { <p class="inside muted">"and " {more} " more"</p> })}
     }
 }

@@ -71,8 +71,8 @@ pub(super) fn Table(shown: GraphState) -> impl IntoView {
                 view! { <span class="pill" data-state=color>{icon(shape)} {part.count} " " {word}</span> " " }
             });
             let looks = looks.collect_view();
-            let [before, behind] = &near[at];
-            let (before, behind) = (edge_list(&view, before), edge_list(&view, behind));
+            let [before, after] = &near[at];
+            let (before, after) = (edge_list(&view, before), edge_list(&view, after));
             let path = marks()
                 .then(|| view! { <td data-label="On the path">{boxes::on_trail(vertex)}</td> });
             view! {
@@ -83,7 +83,7 @@ pub(super) fn Table(shown: GraphState) -> impl IntoView {
                     <td data-label="State"><span class="buttons">{looks}</span></td>
                     {path}
                     <td data-label="Dependencies">{before}</td>
-                    <td data-label="Dependents">{behind}</td>
+                    <td data-label="Dependents">{after}</td>
                 </tr>
             }
         };

@@ -101,7 +101,7 @@ fn legend(shown: GraphState) -> impl IntoView + use<> {
         view! {
             <li>
                 <svg class="graph-svg sample" width="24" height="12" aria-hidden="true">
-                    <g class=format!("wire {class}")><path class="line" d="M0 6h24"></path></g>
+                    <g class=format!("edge {class}")><path class="line" d="M0 6h24"></path></g>
                 </svg>
                 {words}
             </li>

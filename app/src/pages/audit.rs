@@ -15,7 +15,7 @@ use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
 use crate::addresses;
-use crate::clock::{Moment, moment_of};
+use crate::clock::{TimeText, parse_time};
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of, refused};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
@@ -59,8 +59,8 @@ impl ListPage for Entries {
         Field::choice("source", "Source", "source is", || {
             vec![("", "the application"), ("database", "the database"), ("all", "all")]
         }),
-        Field::moment("since", "From (UTC)", "from"),
-        Field::moment("until", "Until (UTC)", "until"),
+        Field::time("since", "From (UTC)", "from"),
+        Field::time("until", "Until (UTC)", "until"),
     ];
     const EXTRA_PARAMS: &'static [&'static str] = &[VERIFY_AFTER_PARAM, CHAIN_LINK_PARAM];
     const NUMBERS: &'static [Part] = &[Part::Sealed];
@@ -72,7 +72,7 @@ impl ListPage for Entries {
     }
 
     async fn fetch(self, listed: ListAddress<AuditSort>) -> ServerResult<AuditPage> {
-        let (since, until) = (listed.moment("since", "From")?, listed.moment("until", "Until")?);
+        let (since, until) = (listed.time("since", "From")?, listed.time("until", "Until")?);
         let (sort, before) = listed.stretch()?;
         let (actor, action, subject) =
             (listed.param("actor"), listed.param("action"), listed.param("subject"));
@@ -115,7 +115,7 @@ impl ListPage for Entries {
     fn api_param(self, listed: &ListAddress<AuditSort>, word: &str) -> Option<String> {
         let text = listed.param(word);
         match word {
-            "since" | "until" => moment_of(&text).map(|at| at.to_string()),
+            "since" | "until" => parse_time(&text).map(|at| at.to_string()),
             _ => Some(text),
         }
     }
@@ -152,7 +152,7 @@ impl ListPage for Entries {
         };
         view! {
             <tr>
-                <td data-label="Time" class="muted"><Moment at/></td>
+                <td data-label="Time" class="muted"><TimeText at/></td>
                 {with.cell(Part::Actor, "", view! { <a href=by>{actor}</a> })}
                 {with.cell(Part::Action, "", view! { <a href=from_action>{action}</a> })}
                 {with.cell(Part::Subject, "", view! { <div>{subject} {more}</div> })}

@@ -17,7 +17,7 @@ use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::list::{ListAddress, SORT, example_field, filters, hidden, pager, trouble};
 use crate::components::{
     DeploymentField, Empty, Feed, Icon, ListCommands, ProblemNotice, icon, load_with_error, rows,
@@ -193,7 +193,7 @@ fn Line(
             return nothing(&listed.read());
         }
         view! {
-            <table class="table folds line-of-targets">
+            <table class="table folds blueprint-list">
                 <thead>
                     <tr>
                         <th scope="col" class="number">"Blueprint"</th>
@@ -291,7 +291,7 @@ fn row(
             <td data-label="Title"><div class="about">{about} {on} {kind}</div></td>
             <td data-label="Proposed by">{authors}</td>
             <td data-label="Approved by">{names(&target.approved_by)}</td>
-            <td data-label="Committed" class="muted"><span>{by} ", " <Moment at=target.at/></span></td>
+            <td data-label="Committed" class="muted"><span>{by} ", " <TimeText at=target.at/></span></td>
             <td data-label="Hash"><code title=target.root.clone()>{short}</code></td>
             <td data-label="Compare" class="nowrap">
                 <span class="pick">

@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::action::{on_success, problem_of};
 use crate::components::list::{ListAddress, columns_of};
@@ -123,7 +123,7 @@ impl ListPage for Versions {
             " "
             {move || warnings::hidden_characters_in_version(&version.read().hidden_characters)}
         };
-        let imported = view! { <span>{by} ", " {move || view! { <Moment at=version.read().imported/> }}</span> };
+        let imported = view! { <span>{by} ", " {move || view! { <TimeText at=version.read().imported/> }}</span> };
         view! {
             <tr>
                 <td><div><b>{move || version.read().barclamp.to_string()}</b> {move || about(&version.read().description)}</div></td>

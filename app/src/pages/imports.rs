@@ -8,7 +8,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
@@ -90,7 +90,7 @@ impl ListPage for AllImports {
         });
         view! {
             <tr>
-                <td data-label="Imported"><span><Moment at/> <span class="muted">" " {by}</span></span></td>
+                <td data-label="Imported"><span><TimeText at/> <span class="muted">" " {by}</span></span></td>
                 {with.cell(Part::Versions, "", some(versions, "none"))}
                 {with.cell(Part::DroppedParts, "", some(lines(report.removed_parts), "none"))}
                 {with.cell(Part::Findings, "", view! { <div>{found} {left_out}</div> })}

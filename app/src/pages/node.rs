@@ -24,7 +24,7 @@ use leptos_router::hooks::{use_navigate, use_params_map};
 use serde_json::{Map, Value};
 
 use crate::addresses;
-use crate::clock::{Elapsed, Moment};
+use crate::clock::{Elapsed, TimeText};
 use crate::components::action::{last_of, on_success, problem_of};
 use crate::components::badge::action_pill;
 use crate::components::json::DataView;
@@ -158,11 +158,11 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
         node.read()
             .status
             .last_seen
-            .map(|seen| view! { <dt>"Last reached"</dt> <dd><Moment at=seen/></dd> })
+            .map(|seen| view! { <dt>"Last reached"</dt> <dd><TimeText at=seen/></dd> })
     };
     let joined = move || {
         let life = node.read().status.clone();
-        let since = life.joined_since.map(|since| view! { ", " <Moment at=since/> });
+        let since = life.joined_since.map(|since| view! { ", " <TimeText at=since/> });
         view! { <dt>"Joined"</dt> <dd>{join_phase_text(&life.joined)} {since}</dd> }
     };
     let boot = move || {
@@ -190,7 +190,7 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
                     {boot}
                     {bootenv}
                     <dt>"Added"</dt>
-                    <dd><Moment at=added.1/> " by " {added.0}</dd>
+                    <dd><TimeText at=added.1/> " by " {added.0}</dd>
                 </dl>
             </div>
         </section>
@@ -586,7 +586,7 @@ fn health_check_table(looks: Vec<HealthCheckView>) -> impl IntoView {
     let row = |look: HealthCheckView| {
         view! {
             <tr>
-                <td><Moment at=look.at/></td>
+                <td><TimeText at=look.at/></td>
                 <td data-label="Result">{health_check_result(look.reached)}</td>
                 <td data-label="Address and error">{check_details(&look)}</td>
                 <td data-label="Duration" class="num">{look.duration_ms} " ms"</td>
@@ -624,7 +624,7 @@ fn Facts(feed: Feed<NodeView>) -> impl IntoView {
             stored.run.map(|run| view! { ", " <a href=addresses::run(run)>"run " {run.0}</a> });
         view! {
             <details class="fold" open>
-                <summary>{icon(Icon::Right)} {who} <span class="muted"><Moment at=stored.at/></span></summary>
+                <summary>{icon(Icon::Right)} {who} <span class="muted"><TimeText at=stored.at/></span></summary>
                 <div class="inside">
                     <p class="muted">{source_label(&stored.source)} {run}</p>
                     <DataView value=stored.facts/>
@@ -677,7 +677,7 @@ fn Noderoles(feed: Feed<NodeView>) -> impl IntoView {
                 <a href=addresses::noderole(carried.id) title=title>
                     <span data-state=carried.state.as_str()>{mark(carried.state)}</span>
                     <span class="clip"><b>{carried.role.to_string()}</b> " in " {carried.deployment.to_string()}</span>
-                    <span class="muted">{carried.state.label()} ", " <Moment at=carried.since/></span>
+                    <span class="muted">{carried.state.label()} ", " <TimeText at=carried.since/></span>
                 </a>
             </li>
         }
@@ -709,7 +709,7 @@ fn Runs(feed: Feed<NodeView>) -> impl IntoView {
                 <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
                     <span class="clip">"run " {run.id.0} " of " <b>{run.role.to_string()}</b>{action_pill(&run.action)}</span>
-                    <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
+                    <span class="muted"><Elapsed from to=run.ended/> ", " <TimeText at=run.queued/></span>
                 </a>
             </li>
         }
@@ -744,7 +744,7 @@ fn NodeReports(feed: Feed<NodeView>) -> impl IntoView {
     on_success(revoke, move |()| feed.now());
     let message = |report: ReportView| {
         let text = (!report.value.is_empty()).then(|| view! { <code>{report.value}</code> });
-        view! { <li><b>{report_label(&report.kind)}</b> " " {text} " " <span class="muted"><Moment at=report.at/> ", " {report.token} " " {report.address}</span></li> }
+        view! { <li><b>{report_label(&report.kind)}</b> " " {text} " " <span class="muted"><TimeText at=report.at/> ", " {report.token} " " {report.address}</span></li> }
     };
     view! {
         <section class="card" aria-label="Reports and tokens">
@@ -785,17 +785,17 @@ fn token_row(
 ) -> impl IntoView {
     let state = match (token.valid, token.revoked) {
         (true, _) => {
-            view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
+            view! { <span class="muted">"until " <TimeText at=token.expires/></span> }.into_any()
         }
         (false, Some(at)) => {
-            view! { <span class="muted">"revoked " <Moment at/></span> }.into_any()
+            view! { <span class="muted">"revoked " <TimeText at/></span> }.into_any()
         }
         (false, None) => {
-            view! { <span class="muted">"expired " <Moment at=token.expires/></span> }.into_any()
+            view! { <span class="muted">"expired " <TimeText at=token.expires/></span> }.into_any()
         }
     };
     let used =
-        token.used.map(|at| view! { <span class="muted">", last used " <Moment at/></span> });
+        token.used.map(|at| view! { <span class="muted">", last used " <TimeText at/></span> });
     let label = format!("Revoke token {}", token.name);
     let by = token.by.map(|by| format!(" by {by}"));
     view! {

@@ -20,7 +20,7 @@ use super::edits::{
 };
 use super::review::reasons;
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::action::{act, on_success, problem_of};
 use crate::components::{
@@ -431,7 +431,7 @@ fn EditList(draft: Draft) -> impl IntoView {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
                 <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
-                <span class="muted">{edit.actor} ", " <Moment at=edit.at/> {fate}</span>
+                <span class="muted">{edit.actor} ", " <TimeText at=edit.at/> {fate}</span>
             </li>
         }
     };

@@ -18,7 +18,7 @@ use leptos_router::hooks::use_params_map;
 use wasm_bindgen::JsCast;
 
 use crate::addresses;
-use crate::clock::{Elapsed, Moment};
+use crate::clock::{Elapsed, TimeText};
 use crate::codec::AsJson;
 use crate::components::action::{act, on_success, problem_of};
 use crate::components::json::{DataEditor, DataView, Draft};
@@ -221,7 +221,7 @@ fn CheckOfRole(noderole: RwSignal<NoderoleView>) -> impl IntoView {
             OnFailure::Report => "the step is in error until it passes",
         };
         let failures = many(check.policy.failures, "failure");
-        let last = check.checked.map(|at| view! { <dt>"Last run"</dt> <dd><Moment at/> {format!(", {} ms", check.duration_ms)}</dd> });
+        let last = check.checked.map(|at| view! { <dt>"Last run"</dt> <dd><TimeText at/> {format!(", {} ms", check.duration_ms)}</dd> });
         let output = (!check.detail.is_empty())
             .then(|| view! { <pre class="error" tabindex="0" aria-label="Output of the check">{check.detail}</pre> });
         view! {
@@ -485,7 +485,7 @@ fn Attempts(noderole: RwSignal<NoderoleView>) -> impl IntoView {
                 <a href=addresses::run(run.id)>
                     <RunPill state=run.state/>
                     <span>"run " {run.id.0}</span>
-                    <span class="muted"><Elapsed from to=run.ended/> ", " <Moment at=run.queued/></span>
+                    <span class="muted"><Elapsed from to=run.ended/> ", " <TimeText at=run.queued/></span>
                 </a>
             </li>
         }

@@ -20,7 +20,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::addresses;
-use crate::clock::{Elapsed, Moment};
+use crate::clock::{Elapsed, TimeText};
 use crate::codec::AsJson;
 use crate::components::badge::StateBar;
 use crate::components::poll_while_visible::poll_while_visible;
@@ -355,7 +355,7 @@ fn Commits(overview: Memo<Overview>) -> impl IntoView {
         view! {
             <li>
                 <a class="main" href=place><bdi>{title}</bdi></a>
-                <small class="muted"><a href=addresses::blueprint(number)>"blueprint " {number.0}</a> {on} " by " {by} ", " <Moment at/></small>
+                <small class="muted"><a href=addresses::blueprint(number)>"blueprint " {number.0}</a> {on} " by " {by} ", " <TimeText at/></small>
             </li>
         }
     };

@@ -10,7 +10,7 @@ use leptos_router::hooks::use_query_map;
 use leptos_router::params::ParamsMap;
 
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::badge::{action_pill, shape};
 use crate::components::list::{
@@ -304,7 +304,7 @@ fn row(step: Memo<PendingStep>) -> impl IntoView {
             </td>
             <td data-label="State">{move || view! { <StatePill state=step.read().state/> }}</td>
             <td data-label="Pending since" class="number">
-                {move || view! { <Moment at=since.get()/> }}
+                {move || view! { <TimeText at=since.get()/> }}
             </td>
             <td data-label="Pending reason"><ul class="whys">{says}</ul></td>
             <td data-label="Resolved by"><div class="links">{freed_by}</div></td>

@@ -15,7 +15,7 @@ use leptos_router::params::ParamsMap;
 use serde::{Deserialize, Serialize};
 
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::list::{ListAddress, columns_of, hidden};
 use crate::components::list_page::{Field, ListOf, ListPage, With, with_fields};
@@ -111,7 +111,7 @@ fn proposal_order(order: Order<ReviewSort>) -> Order<ProposalSort> {
 }
 
 fn moved<A: Sort, B: Sort>(place: Option<Cursor>, from: Order<A>, to: Order<B>) -> Option<Cursor> {
-    place.and_then(|place| place.keys(from).ok()).map(|keys| Cursor::behind(to, &keys))
+    place.and_then(|place| place.keys(from).ok()).map(|keys| Cursor::after_row(to, &keys))
 }
 
 columns_of!(Part {
@@ -424,7 +424,7 @@ fn review(review: Memo<ReviewSummary>, with: With<Changes>) -> AnyView {
             {with.cell(Part::State, "", move || view! { <ReviewPill state=review.read().state/> })}
             {with.cell(Part::Approvals, "", approvals)}
             {with.cell(Part::By, "", move || review.read().authors.join(", "))}
-            {with.cell(Part::Submitted, "muted", move || view! { <Moment at=review.read().at/> })}
+            {with.cell(Part::Submitted, "muted", move || view! { <TimeText at=review.read().at/> })}
         </tr>
     }
     .into_any()
@@ -537,7 +537,10 @@ mod tests {
             wanted.address(),
             "/reviews?state=committed&whose=mine&deployment=web&filter=a%2Bb&before=7"
         );
-        assert_eq!(wanted.first(), "/reviews?state=committed&whose=mine&deployment=web&filter=a%2Bb");
+        assert_eq!(
+            wanted.first(),
+            "/reviews?state=committed&whose=mine&deployment=web&filter=a%2Bb"
+        );
         assert_eq!(wanted.all(), "/reviews?state=committed&whose=mine", "the state is no filter");
         assert_eq!(which(&read(&[("state", "drafts")])).unwrap().0, ListContent::Drafts);
         assert_eq!(

@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use leptos_meta::Title;
 
 use crate::addresses;
-use crate::clock::{Elapsed, Moment};
+use crate::clock::{Elapsed, TimeText};
 use crate::codec::AsJson;
 use crate::components::badge::{RUN_STATES, action_pill, run_style};
 use crate::components::list::{ListAddress, columns_of};
@@ -123,7 +123,7 @@ impl ListPage for AllRuns {
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::Worker, "", move || run.read().worker.clone())}
                 {with.cell(Part::Duration, "", took)}
-                {with.cell(Part::Queued, "muted", move || view! { <Moment at=run.read().queued/> })}
+                {with.cell(Part::Queued, "muted", move || view! { <TimeText at=run.read().queued/> })}
             </tr>
         }
         .into_any()

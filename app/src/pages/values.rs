@@ -13,7 +13,7 @@ use leptos_router::hooks::{use_params_map, use_query_map};
 use serde::{Deserialize, Serialize};
 
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::json::DataView;
 use crate::components::list::one_of;
@@ -304,7 +304,7 @@ fn row(value: ValueView) -> impl IntoView {
 
 fn set_by(edit: SetBy) -> impl IntoView {
     view! {
-        <div class="muted">{format!("set by {}, ", edit.by)} <Moment at=edit.at/> {format!(", proposal {}, blueprint {}", edit.proposal, edit.blueprint)}</div>
+        <div class="muted">{format!("set by {}, ", edit.by)} <TimeText at=edit.at/> {format!(", proposal {}, blueprint {}", edit.proposal, edit.blueprint)}</div>
     }
 }
 
@@ -342,7 +342,10 @@ mod tests {
     fn values_query_round_trips_through_address() {
         let of = ValuesOwner::Run(RunId(7));
         let query = |filter: &str, after: Option<&str>, own: bool| {
-            address(of, &ValuesQuery { filter: filter.into(), after: after.map(str::to_owned), own })
+            address(
+                of,
+                &ValuesQuery { filter: filter.into(), after: after.map(str::to_owned), own },
+            )
         };
         assert_eq!(query("", None, false), "/runs/7/data");
         assert_eq!(

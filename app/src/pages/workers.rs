@@ -17,7 +17,7 @@ use leptos_router::hooks::use_params_map;
 use uuid::Uuid;
 
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::action::{on_success, problem_of};
 use crate::components::icon::drawn;
@@ -197,8 +197,8 @@ impl ListPage for AllWorkers {
                 {with.cell(Part::State, "", state)}
                 {with.cell(Part::Runs, "", move || runs(&worker.read()))}
                 {with.cell(Part::Jigs, "", move || worker.read().jigs.join(", "))}
-                {with.cell(Part::Heartbeat, "muted", move || view! { <Moment at=worker.read().last_heartbeat/> })}
-                {with.cell(Part::Started, "muted", move || view! { <Moment at=worker.read().started/> })}
+                {with.cell(Part::Heartbeat, "muted", move || view! { <TimeText at=worker.read().last_heartbeat/> })}
+                {with.cell(Part::Started, "muted", move || view! { <TimeText at=worker.read().started/> })}
             </tr>
         }
         .into_any()
@@ -261,7 +261,7 @@ fn One(first: WorkerView) -> impl IntoView {
         };
         let text = format!("Draining, set by {}: {}. {left}", drain.by, drain.reason);
         Some(
-            view! { <li>{text} " " <small class="muted">"Since " <Moment at=drain.since/></small></li> },
+            view! { <li>{text} " " <small class="muted">"Since " <TimeText at=drain.since/></small></li> },
         )
     };
     view! {
@@ -289,9 +289,9 @@ fn One(first: WorkerView) -> impl IntoView {
                     <dt>"Version"</dt>
                     <dd>"Gantry " {move || worker.read().version.clone()}</dd>
                     <dt>"Started"</dt>
-                    <dd>{move || view! { <Moment at=worker.read().started/> }}</dd>
+                    <dd>{move || view! { <TimeText at=worker.read().started/> }}</dd>
                     <dt>"Last contact"</dt>
-                    <dd>{move || view! { <Moment at=worker.read().last_heartbeat/> }}</dd>
+                    <dd>{move || view! { <TimeText at=worker.read().last_heartbeat/> }}</dd>
                     {left}
                     <dt>"ID"</dt>
                     <dd><code>{id.to_string()}</code></dd>

@@ -61,7 +61,7 @@ use engine::data::secret::SecretRef;
 use engine::data::{Change, ChangeKind};
 use engine::gate::{GateResult, Policy, Risk, Rule, RuleResult, VerdictKind};
 use engine::ids::*;
-use engine::plan::lift::{AddedRole, DropPreview, IllegalNode, RoleDropPreview};
+use engine::plan::drop_preview::{AddedRole, DropPreview, IllegalNode, RoleDropPreview};
 use engine::plan::{Edit, Refusal, edit};
 use passkeys::RelyingParty;
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ pub struct World {
     pub signed_in: bool,
     pub permissions: Vec<String>,
     pub board: Board,
-    pub lift: DropPreview,
+    pub drop_preview: DropPreview,
     pub reviews: Vec<ReviewSummary>,
     pub proposals: Vec<ProposalSummary>,
     /// Whether lists have a next page.
@@ -490,7 +490,7 @@ pub fn machine() -> NodeView {
     }
 }
 
-fn lift() -> DropPreview {
+fn drop_preview() -> DropPreview {
     let of = |name: &str, legal: Vec<NodeId>, illegal: Vec<IllegalNode>| RoleDropPreview {
         role: role(name),
         legal,
@@ -1001,7 +1001,7 @@ impl Default for World {
             signed_in: true,
             permissions: vec!["operator".into()],
             board: board(),
-            lift: lift(),
+            drop_preview: drop_preview(),
             reviews: vec![
                 ReviewSummary {
                     node: None,
@@ -1524,14 +1524,14 @@ impl Fake {
         nodes.retain(|node| show.fits(node, text));
         Ok(TrayNodes { nodes, more: 0 })
     }
-    pub async fn lift(
+    pub async fn preview_drop(
         &self,
         _: &Actor,
         _: DeploymentId,
         nodes: Vec<NodeId>,
     ) -> Result<DropPreview, Problem> {
-        self.record(format!("lift {}", nodes.len()));
-        self.read(|world| world.lift.clone())
+        self.record(format!("preview_drop {}", nodes.len()));
+        self.read(|world| world.drop_preview.clone())
     }
     pub async fn noderole(&self, _: &Actor, id: NoderoleId) -> Result<NoderoleView, Problem> {
         self.read(|world| NoderoleView { id, ..world.noderole.clone() })

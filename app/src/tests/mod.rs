@@ -754,7 +754,7 @@ async fn graph_has_picture_table_and_links() {
         "Graph of ",
         "aria-label=\"web-2 · app error, in web\"",
         "aria-label=\"runtime ×4 3 active, 1 blocked, in web\"",
-        "class=\"wire here\"",
+        "class=\"edge here\"",
         "/graph/web?roles=app&amp;at=web%3Aruntime&amp;as=table",
         "Unfold its 4 noderoles",
         "href=\"/graph/web?roles=app&amp;focus=web%3Aruntime&amp;at=web%3Aruntime\"",
@@ -843,7 +843,7 @@ async fn highlighted_path_is_shown_everywhere() {
     let page = get(&fake, &format!("/graph/web?{query}")).await;
     page.assert_contains(&[
         "app waits for runtime: 2 noderoles.",
-        "class=\"wire trail\"",
+        "class=\"edge trail\"",
         "class=\"box trail\"",
         "1 of 4 on the path",
         "href=\"/graph/web/graph.svg?from=web%3Aruntime&amp;to=web%3Aapp\"",
@@ -854,7 +854,7 @@ async fn highlighted_path_is_shown_everywhere() {
     table.assert_contains(&["<th scope=\"col\">On the path", "<b>runtime", "1 of 4 on the path"]);
     let begun = get(&Fake::new(|_| {}), "/graph/web?from=web%3Aruntime&at=web%3Aruntime").await;
     begun.assert_contains(&["The path starts at runtime. Select the box where it ends"]);
-    assert!(!begun.body.contains("wire trail"), "nothing is marked that nobody asked for");
+    assert!(!begun.body.contains("edge trail"), "nothing is marked that nobody asked for");
 }
 
 #[tokio::test]
@@ -909,7 +909,8 @@ async fn review_list_matches_its_address() {
     ]);
     open.assert_lacks(&["Gateways", "Newest"]);
     let link = "href=\"/reviews?whose=for_me&amp;deployment=web&amp;filter=Gate\"";
-    let settled = get(&fake, "/reviews?state=committed&deployment=web&filter=Gate&before=200").await;
+    let settled =
+        get(&fake, "/reviews?state=committed&deployment=web&filter=Gate&before=200").await;
     settled.assert_contains(&[
         "Gateways",
         "name=\"text\"",

@@ -224,7 +224,7 @@ impl Part {
 }
 
 /// The number of documents up to and including `after`.
-pub(crate) fn behind(
+pub(crate) fn documents_up_to(
     difference: &Difference,
     after: Option<&Anchor>,
 ) -> Result<usize, crate::Problem> {
@@ -348,7 +348,7 @@ impl Comparison {
     /// # Errors
     /// If `after` is not one of the differing documents.
     pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
-        let skip = behind(&self.difference, after)?;
+        let skip = documents_up_to(&self.difference, after)?;
         Ok(self.part(skip, most))
     }
 
@@ -370,7 +370,7 @@ impl Comparison {
             0 => String::new(),
             n => format!("{n} more documents differ.\n"),
         };
-        let difference = self.difference.text(&self.names, &self.behind());
+        let difference = self.difference.text(&self.names, &self.hash_descriptions());
         let values = self.role_values_text();
         let deceiving = self.hidden_characters.text();
         format!(
@@ -397,7 +397,7 @@ impl Comparison {
     }
 
     /// The known content of each hash.
-    fn behind(&self) -> HashDescriptions {
+    fn hash_descriptions(&self) -> HashDescriptions {
         let pins = self.pins.iter().map(|pin| {
             let called = |side: &Option<PinnedVersion>| side.as_ref().map(ToString::to_string);
             let versions = Sides { old: called(&pin.old), new: called(&pin.new) };

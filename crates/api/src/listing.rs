@@ -212,7 +212,7 @@ const SEPARATOR: &str = "~-";
 
 impl Cursor {
     /// The cursor after the row with these keys.
-    pub fn behind<S: Sort>(order: Order<S>, keys: &[Key]) -> Self {
+    pub fn after_row<S: Sort>(order: Order<S>, keys: &[Key]) -> Self {
         let keys: Vec<String> = keys.iter().map(|key| key.to_string().replace('~', "~0")).collect();
         match (order.is_usual(), keys.as_slice()) {
             // Short form for the default order with one key: the key itself.
@@ -454,14 +454,14 @@ mod tests {
             {
                 let keys = [Key::from(text), Key::from(-7)];
                 assert_eq!(
-                    Cursor::behind(order, &keys).keys(order).unwrap(),
+                    Cursor::after_row(order, &keys).keys(order).unwrap(),
                     keys,
                     "{text:?} by {order}"
                 );
             }
         }
         let usual = RunSort::USUAL;
-        assert_eq!(Cursor::behind(usual, &[Key::from(12)]).as_str(), "12");
+        assert_eq!(Cursor::after_row(usual, &[Key::from(12)]).as_str(), "12");
         assert_eq!(Cursor::from("12".to_owned()).keys(usual).unwrap(), [Key::Number(12)]);
     }
 
@@ -473,7 +473,7 @@ mod tests {
             order.by.keys().iter().map(one).collect()
         };
         for from in every_order::<RunSort>() {
-            let cursor = Cursor::behind(from, &keys(from));
+            let cursor = Cursor::after_row(from, &keys(from));
             for to in every_order::<RunSort>() {
                 assert_eq!(cursor.keys(to).is_ok(), from == to, "{cursor} by {to}");
             }

@@ -2,7 +2,7 @@
 //!
 //! The query of a list's URL contains all its filters, so a link always leads to the same list.
 
-use crate::blueprints::{Part, RoleValueChange, behind, retain_role_values, retain_shown};
+use crate::blueprints::{Part, RoleValueChange, documents_up_to, retain_role_values, retain_shown};
 
 use engine::Hash;
 use engine::blueprint::text::Names;
@@ -336,7 +336,7 @@ impl ReviewView {
     /// # Errors
     /// If `after` is not one of the differing documents.
     pub fn page(self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
-        let skip = behind(&self.difference, after)?;
+        let skip = documents_up_to(&self.difference, after)?;
         Ok(self.part(skip, most))
     }
 
@@ -497,7 +497,7 @@ impl ChangesSinceView {
     /// # Errors
     /// If `after` is not one of the differing documents.
     pub fn page(mut self, after: Option<&Anchor>, most: usize) -> Result<Self, crate::Problem> {
-        let skip = behind(&self.difference, after)?;
+        let skip = documents_up_to(&self.difference, after)?;
         let Part { difference, more, next } = Part::of(self.difference, skip, most);
         let names = Names { deployments: Default::default(), noderoles: self.noderoles }
             .only(&[&difference]);

@@ -253,8 +253,12 @@ fn removal_since_older_folder_is_reported() {
     let output = check(now.path(), &["--since", since, "--json"]);
     assert_eq!(output.status.code(), Some(0), "{}", err(&output));
     let json = json_of(&output);
-    let lines: Vec<&str> =
-        json["removed_parts"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
+    let lines: Vec<&str> = json["removed_parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line.as_str().unwrap())
+        .collect();
     assert!(lines.iter().any(|line| line.contains("app-port")), "{lines:?}");
     let output = check(now.path(), &["--since", since]);
     assert!(out(&output).contains("app-port"), "{}", out(&output));

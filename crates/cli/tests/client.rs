@@ -685,7 +685,9 @@ async fn sent_back_proposal_shows_reason_and_shift() {
     assert!(review.contains(&begin), "{review}");
     let effect_changes = &review[review.find("  Before:").expect("a changed effect")..];
     assert!(
-        effect_changes.contains("/n3") && effect_changes.contains("  Now:") && effect_changes.contains("/srv/elsewhere/n3"),
+        effect_changes.contains("/n3")
+            && effect_changes.contains("  Now:")
+            && effect_changes.contains("/srv/elsewhere/n3"),
         "{review}"
     );
     let reported = installation.gantry(&["review", "show", &second, "--json"]).json();

@@ -100,7 +100,7 @@ impl Query {
     }
 
     /// The path with the query appended.
-    pub(crate) fn behind(&self, path: &str) -> String {
+    pub(crate) fn on(&self, path: &str) -> String {
         let pairs: Vec<String> =
             self.0.iter().map(|(name, value)| format!("{name}={}", part(value))).collect();
         if pairs.is_empty() { path.to_owned() } else { format!("{path}?{}", pairs.join("&")) }
@@ -213,10 +213,7 @@ mod tests {
             .with("state", &None)
             .with("mine", true)
             .with("drafts", false);
-        assert_eq!(query.behind("/nodes"), "/nodes?filter=n%201&mine=true");
-        assert_eq!(
-            Query::default().with("after", "a").with("after", "b").behind("/x"),
-            "/x?after=b"
-        );
+        assert_eq!(query.on("/nodes"), "/nodes?filter=n%201&mine=true");
+        assert_eq!(Query::default().with("after", "a").with("after", "b").on("/x"), "/x?after=b");
     }
 }

@@ -37,10 +37,10 @@ pub(crate) enum OnOff {
 #[derive(Debug, Args)]
 pub(crate) struct Between {
     /// Start of the period: a time such as 2026-09-22T14:00:00Z, or an age: 90s, 30m, 2h, 7d
-    #[arg(long, value_name = "WHEN", value_parser = crate::time::moment)]
+    #[arg(long, value_name = "WHEN", value_parser = crate::time::parse_time)]
     since: Option<api::At>,
     /// End of the period, in the same form
-    #[arg(long, value_name = "WHEN", value_parser = crate::time::moment)]
+    #[arg(long, value_name = "WHEN", value_parser = crate::time::parse_time)]
     until: Option<api::At>,
 }
 

@@ -85,7 +85,7 @@ pub(crate) fn audit(client: &Client, command: &Audit) -> Outcome {
 
 fn export(client: &Client, args: &AuditExport) -> Outcome {
     let query = Query::default().with("after", args.after);
-    let mut stream = client.server.stream(&query.behind("/audit/export"), "application/jsonl")?;
+    let mut stream = client.server.stream(&query.on("/audit/export"), "application/jsonl")?;
     let Some(path) = &args.file else {
         if client.output.is_terminal() {
             let mut lines = BufReader::new(stream).lines();

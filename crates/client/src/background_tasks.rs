@@ -32,7 +32,7 @@ pub(crate) fn background_tasks(client: &Client, args: &BackgroundTasks) -> Outco
         };
         list.text(document, output) + &more
     };
-    let place = Query::default().with("limit", args.limit).behind(&list.path);
+    let place = Query::default().with("limit", args.limit).on(&list.path);
     client.show(args.again, || client.server.get(&place), text)
 }
 

@@ -15,7 +15,9 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, moment, moment_of, plain, sanitize_lines, steps, value_text};
+use crate::output::{
+    OutputFormat, format_time, plain, sanitize_lines, steps, time_text, value_text,
+};
 use crate::runs::role_and_action;
 use crate::script_diff;
 use crate::server::parse_answer;
@@ -23,11 +25,10 @@ use crate::server::parse_answer;
 /// Prints all differences, page by page: as text with the changed scripts, or as a document.
 pub(crate) fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
     let Client { server, output } = client;
-    let mut whole: Comparison = server.read(&query.clone().with("as", "json").behind(path))?;
+    let mut whole: Comparison = server.read(&query.clone().with("as", "json").on(path))?;
     while let Some(after) = whole.next.take() {
-        let page: Comparison = server.read(
-            &query.clone().with("as", "json").with("after", after.to_string()).behind(path),
-        )?;
+        let page: Comparison = server
+            .read(&query.clone().with("as", "json").with("after", after.to_string()).on(path))?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
         whole.names.deployments.extend(page.names.deployments);
@@ -132,7 +133,7 @@ pub(crate) fn blueprint(client: &Client, command: &Blueprint) -> Outcome {
 fn blueprint_text(value: &Value, output: OutputFormat) -> String {
     let target = &value["blueprint"];
     let by = actor_name(target["by"].as_str());
-    let at = moment(&target["at"]);
+    let at = time_text(&target["at"]);
     format!(
         "{} {}\n{} by {}, {at}\nprogress: {}, {} applied ({})\n",
         output.heading(&format!("Blueprint {}:", value_text(&target["number"]))),
@@ -167,7 +168,7 @@ fn progress_text(value: &Value, output: OutputFormat) -> String {
                 role_and_action(&step.role, &step.action),
                 step.fqdn.clone(),
                 step.deployment.to_string(),
-                moment_of(step.since.0),
+                format_time(step.since.0),
                 step.error.clone().unwrap_or_default(),
             ]);
         }

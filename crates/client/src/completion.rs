@@ -92,7 +92,7 @@ fn names(noun: Noun, word: &str) -> Outcome<Vec<String>> {
         Noun::Worker => Query::default().with("filter", word).with("alive", "true"),
         _ => Query::default().with("filter", word),
     };
-    let page = server()?.get(&query.behind(path))?;
+    let page = server()?.get(&query.on(path))?;
     let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
     Ok(all.iter().map(|item: &Value| value_text(&item[name])).collect())
 }

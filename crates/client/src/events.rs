@@ -109,7 +109,7 @@ fn listen(
 ) -> Option<()> {
     let query =
         crate::address::Query::default().with("topics", topics).with("after", after.as_str());
-    let Ok(stream) = server.stream(&query.behind("/watch"), "text/event-stream") else {
+    let Ok(stream) = server.stream(&query.on("/watch"), "text/event-stream") else {
         return sender.send(StreamItem::Disconnected).ok();
     };
     sender.send(StreamItem::Connected).ok()?;

@@ -39,7 +39,7 @@ pub(crate) fn from_one<N: FromStr + PartialOrd + From<u8>>(text: &str) -> Result
 }
 
 pub(crate) fn deployment(server: &Server, name: &str) -> Outcome<DeploymentSummary> {
-    named(name, |query| server.read(&query.behind("/deployments")))
+    named(name, |query| server.read(&query.on("/deployments")))
 }
 
 /// The deployments with these names, or all. Fails if one does not exist. Many names are resolved
@@ -55,7 +55,7 @@ pub(crate) fn deployments(
     let mut all = Vec::new();
     pages(
         Query::default(),
-        |query| server.read(&query.behind("/deployments")),
+        |query| server.read(&query.on("/deployments")),
         |page| {
             all.extend(page);
             true
@@ -119,7 +119,7 @@ pub(crate) fn find_nodes<'n>(
     names: &BTreeSet<&'n str>,
 ) -> Outcome<BTreeMap<&'n str, NodeLookup>> {
     let mut found = match names.len() > MAX_SINGLE_LOOKUPS {
-        true => listed(names, |query| server.read(&query.behind("/nodes")))?,
+        true => listed(names, |query| server.read(&query.on("/nodes")))?,
         false => BTreeMap::new(),
     };
     for name in names {
@@ -225,7 +225,7 @@ fn find_node(server: &Server, name: &str) -> Outcome<NodeLookup> {
     let mut candidates: Vec<NodeSummary> = Vec::new();
     let mut query = Query::default().with("filter", name);
     loop {
-        let page: NodePage = server.read(&query.behind("/nodes"))?;
+        let page: NodePage = server.read(&query.on("/nodes"))?;
         // A full name is unambiguous at once; a first label only once all nodes are read.
         if let Some(found) = page.nodes.iter().find(|node| node.fqdn == name) {
             return Ok(Ok(found.clone()));
@@ -274,7 +274,7 @@ fn suggest_nodes(server: &Server, name: &str, candidates: &[NodeSummary]) -> Out
     }
     let label = label(name);
     let prefix: String = label.chars().take(label.chars().count().div_ceil(2)).collect();
-    let page: NodePage = server.read(&Query::default().with("filter", prefix).behind("/nodes"))?;
+    let page: NodePage = server.read(&Query::default().with("filter", prefix).on("/nodes"))?;
     let labels = page.nodes.iter().flat_map(|node| [node.fqdn.as_str(), self::label(&node.fqdn)]);
     Ok(near(name, labels))
 }
@@ -347,7 +347,7 @@ fn look_up(
     }
     let mut others = Vec::new();
     loop {
-        let page = server.get(&query.behind(path))?;
+        let page = server.get(&query.on(path))?;
         let all = page[items].as_array().map(Vec::as_slice).unwrap_or_default();
         if let Some(found) = all.iter().find(|lookup| lookup["name"] == name) {
             return Ok(Lookup {
@@ -394,7 +394,7 @@ mod tests {
         let asked = std::cell::RefCell::new(Vec::new());
         let ask = |query: &Query| {
             let behind = asked.borrow().len() * on_page;
-            asked.borrow_mut().push(query.behind(""));
+            asked.borrow_mut().push(query.on(""));
             let page = nodes.iter().skip(behind).take(on_page).map(|fqdn| summary(fqdn)).collect();
             let next = (behind + on_page < nodes.len())
                 .then(|| api::listing::Cursor::from("x".to_owned()));

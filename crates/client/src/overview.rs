@@ -14,7 +14,7 @@ use crate::client::{Client, WatchOption};
 use crate::exit::Outcome;
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, facts, moment_of, steps, value_text};
+use crate::output::{OutputFormat, facts, format_time, steps, value_text};
 use crate::runs::pending::pending_text;
 
 /// A resource that `--watch` can repeat.
@@ -55,7 +55,7 @@ pub(crate) fn overview_text(response: &Value, output: OutputFormat) -> String {
     let mut text =
         format!("{}, {execution}\n", output.heading(&format!("Blueprint {}", view.blueprint)));
     let queued =
-        view.queue.oldest.map(|at| format!(" since {}", moment_of(at.0))).unwrap_or_default();
+        view.queue.oldest.map(|at| format!(" since {}", format_time(at.0))).unwrap_or_default();
     text += &facts([
         (
             "deployments",

@@ -21,7 +21,7 @@ pub(crate) struct Search {
 
 pub(crate) fn search(client: &Client, args: &Search) -> Outcome {
     let place =
-        Query::default().with("q", args.text.as_str()).with("limit", args.limit).behind("/search");
+        Query::default().with("q", args.text.as_str()).with("limit", args.limit).on("/search");
     let results = client.server.get(&place)?;
     let more: Vec<String> =
         results["more"].as_array().into_iter().flatten().map(value_text).collect();

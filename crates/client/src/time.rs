@@ -24,7 +24,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 const YEAR_1: i64 = -62_135_596_800;
 
 /// Parses a date and time, or an age, to a time.
-pub(crate) fn moment(text: &str) -> Result<At, String> {
+pub(crate) fn parse_time(text: &str) -> Result<At, String> {
     let wrong = || {
         format!("invalid time {text:?}, use for example 2026-09-22T14:00:00Z, or an age such as 2h")
     };
@@ -61,14 +61,14 @@ mod tests {
 
     #[test]
     fn times_are_dates_or_ages() {
-        assert_eq!(moment("1970-01-01T00:00:01Z"), Ok(At(1_000)));
-        assert_eq!(moment("1970-01-01T01:00:00+01:00"), Ok(At(0)));
-        assert!(moment("1h").unwrap() < moment("1s").unwrap());
-        assert!(moment("99999999h").unwrap_err().contains("before the year 1"));
+        assert_eq!(parse_time("1970-01-01T00:00:01Z"), Ok(At(1_000)));
+        assert_eq!(parse_time("1970-01-01T01:00:00+01:00"), Ok(At(0)));
+        assert!(parse_time("1h").unwrap() < parse_time("1s").unwrap());
+        assert!(parse_time("99999999h").unwrap_err().contains("before the year 1"));
         assert!(
-            moment("yesterday").is_err()
-                && moment("").is_err()
-                && moment("999999999999999d").is_err()
+            parse_time("yesterday").is_err()
+                && parse_time("").is_err()
+                && parse_time("999999999999999d").is_err()
         );
     }
 }

@@ -174,7 +174,7 @@ fn wait_for_blueprint(client: &Client, number: i64, most: TimeoutOption) -> Outc
 fn stuck(deployment: Option<&str>, client: &Client) -> Outcome<String> {
     let query = Query::default().with("deployment", deployment.unwrap_or_default());
     let server = client.server.until(Instant::now().checked_add(REASONS_TIMEOUT));
-    let page: PendingPage = server.read(&query.behind("/pending"))?;
+    let page: PendingPage = server.read(&query.on("/pending"))?;
     Ok(pending_text(&page, client.output).trim_end().to_owned())
 }
 

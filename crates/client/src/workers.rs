@@ -13,7 +13,7 @@ use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
-use crate::output::{OutputFormat, comma_separated, facts, moment_of, plain};
+use crate::output::{OutputFormat, comma_separated, facts, format_time, plain};
 
 /// Workers, which execute runs.
 #[derive(Debug, Args)]
@@ -99,9 +99,9 @@ pub(crate) fn worker_text(response: &Value, output: OutputFormat) -> String {
             ("jigs", view.jigs.join(", ")),
             ("host", format!("{}{process}", view.host)),
             ("version", view.version.clone()),
-            ("started", moment_of(view.started.0)),
-            ("heartbeat", moment_of(view.last_heartbeat.0)),
-            ("lease until", moment_of(view.lease_until.0)),
+            ("started", format_time(view.started.0)),
+            ("heartbeat", format_time(view.last_heartbeat.0)),
+            ("lease until", format_time(view.lease_until.0)),
             ("id", view.id.to_string()),
         ])
 }
@@ -112,7 +112,7 @@ fn drain_text(view: &WorkerView) -> String {
         true => "drained".to_owned(),
         false => format!("draining, {} left", many(view.leased, "run")),
     };
-    format!("{state}, by {} since {}: {}", drain.by, moment_of(drain.since.0), drain.reason)
+    format!("{state}, by {} since {}: {}", drain.by, format_time(drain.since.0), drain.reason)
 }
 
 /// The state of a drain in a list.

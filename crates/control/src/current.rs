@@ -45,7 +45,7 @@ pub(crate) struct Present {
 
 /// The parts of the present that can change, as of one snapshot.
 #[derive(Debug)]
-pub(crate) struct Moment {
+pub(crate) struct ClusterState {
     pub head: Head,
     pub root: Hash,
     pub catalog: Arc<Catalog>,
@@ -184,7 +184,7 @@ impl Present {
 
 impl ObjectCache {
     /// Reads the parts that can change. `on` must be a transaction with a snapshot.
-    pub async fn moment(&self, on: &mut PgConnection) -> Result<Moment, Problem> {
+    pub async fn cluster_state(&self, on: &mut PgConnection) -> Result<ClusterState, Problem> {
         let head = store::blueprints::head(on).await.map_err(from_store)?;
         let root = head.root.ok_or_else(|| {
             Problem::unavailable(
@@ -194,13 +194,17 @@ impl ObjectCache {
         let catalog = self.catalog(on).await.map_err(from_store)?;
         let bare = store::nodes::undocumented_nodes(on).await.map_err(from_store)?;
         let rows = store::deployments::deployment_rows(on).await.map_err(from_store)?;
-        Ok(Moment { head, root, catalog, bare, rows })
+        Ok(ClusterState { head, root, catalog, bare, rows })
     }
 
     /// The present as of a snapshot. The caller must not have a connection, because this may wait
     /// for other requests.
-    pub async fn present(&self, control: &Control, moment: Moment) -> Result<Present, Problem> {
-        let Moment { head, root, catalog, bare, rows } = moment;
+    pub async fn present(
+        &self,
+        control: &Control,
+        state: ClusterState,
+    ) -> Result<Present, Problem> {
+        let ClusterState { head, root, catalog, bare, rows } = state;
         let blueprint = self.blueprint(control, root).await?;
         let skeleton = self
             .skeleton((head.epoch, head.number), root, bare.clone(), &blueprint, &catalog)

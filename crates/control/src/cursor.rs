@@ -10,7 +10,7 @@ use crate::text::{plain, sentence};
 const MAX_CURSOR_LENGTH: usize = 2_000;
 
 /// The sort keys of the row after which the page starts; `None` for the first page.
-pub(crate) fn behind<S: Sort>(
+pub(crate) fn decode<S: Sort>(
     order: Order<S>,
     cursor: Option<&Cursor>,
 ) -> Result<Option<Vec<Key>>, Problem> {
@@ -43,7 +43,7 @@ pub(crate) fn stored<S: Sort, R>(
         Key::Text(text) => store::Key::Text(text),
         Key::Number(number) => store::Key::Number(number),
     };
-    let after = behind(order, cursor)?.map(|keys| keys.into_iter().map(key).collect());
+    let after = decode(order, cursor)?.map(|keys| keys.into_iter().map(key).collect());
     Ok(Page {
         sort,
         descending: order.descending,
@@ -59,7 +59,7 @@ pub(crate) fn after<S: Sort, R>(order: Order<S>, page: &Page<R>, row: &R) -> Cur
         store::Key::Number(number) => Key::Number(number),
     };
     let keys: Vec<Key> = page.sort.keys(row).into_iter().map(key).collect();
-    Cursor::behind(order, &keys)
+    Cursor::after_row(order, &keys)
 }
 
 /// Drops the row after a page. Returns the cursor of the next page, if there is one.
@@ -82,8 +82,8 @@ pub(crate) fn page<S: Sort, T>(
     cursor: Option<&Cursor>,
     limit: usize,
 ) -> Result<(Vec<T>, Option<Cursor>), Problem> {
-    let behind = behind(order, cursor)?;
-    let is_after_start = |found: &Vec<Key>| match (&behind, order.descending) {
+    let start = decode(order, cursor)?;
+    let is_after_start = |found: &Vec<Key>| match (&start, order.descending) {
         (None, _) => true,
         (Some(last), false) => found > last,
         (Some(last), true) => found < last,
@@ -96,7 +96,7 @@ pub(crate) fn page<S: Sort, T>(
     }
     let more = keyed.len() > limit;
     keyed.truncate(limit);
-    let next = keyed.last().filter(|_| more).map(|(last, _)| Cursor::behind(order, last));
+    let next = keyed.last().filter(|_| more).map(|(last, _)| Cursor::after_row(order, last));
     Ok((keyed.into_iter().map(|(_, row)| row).collect(), next))
 }
 
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn invalid_cursors_are_rejected() {
-        let of = |text: &str| behind(ReviewSort::USUAL, Some(&Cursor::from(text.to_owned())));
+        let of = |text: &str| decode(ReviewSort::USUAL, Some(&Cursor::from(text.to_owned())));
         assert_eq!(of("").unwrap(), None);
         for junk in ["x", "title~-a~-1", "\0", &"9".repeat(3_000)] {
             assert_eq!(of(junk).unwrap_err().status, 400, "{junk}");

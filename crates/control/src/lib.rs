@@ -44,7 +44,7 @@ pub use crate::blueprints::commit::ToCommit;
 pub use crate::blueprints::genesis::{Demo, DemoDeployment};
 pub use crate::blueprints::verify::Verified;
 pub use crate::catalog::imports::{
-    Imported, MAX_IMPORT, conflicting_versions, removed_parts, read_files, read_files_with_findings,
+    Imported, MAX_IMPORT, conflicting_versions, read_files, read_files_with_findings, removed_parts,
 };
 pub use crate::compute::Shares;
 pub use crate::deployments::graph::MissingVertex;
@@ -154,10 +154,10 @@ impl Control {
     /// new base numbers. The caller must not have a connection.
     async fn present(&self) -> Result<Present, Problem> {
         let mut transaction = self.snapshot().await?;
-        let moment = self.kept.moment(&mut transaction).await?;
+        let state = self.kept.cluster_state(&mut transaction).await?;
         // The transaction is read-only; the commit just ends it.
         transaction.commit().await.map_err(|e| from_store(e.into()))?;
-        self.kept.present(self, moment).await
+        self.kept.present(self, state).await
     }
 }
 

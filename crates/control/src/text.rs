@@ -79,13 +79,13 @@ pub(crate) fn in_order(names: impl IntoIterator<Item = String>) -> Vec<String> {
 fn pieces(name: &str) -> Vec<(String, usize, String)> {
     let (mut pieces, mut rest) = (Vec::new(), name);
     while !rest.is_empty() {
-        let (text, behind) =
+        let (text, remainder) =
             rest.split_at(rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len()));
-        let (digits, behind) =
-            behind.split_at(behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len()));
+        let (digits, remainder) = remainder
+            .split_at(remainder.find(|c: char| !c.is_ascii_digit()).unwrap_or(remainder.len()));
         let number = digits.trim_start_matches('0');
         pieces.push((text.to_owned(), number.len(), number.to_owned()));
-        rest = behind;
+        rest = remainder;
     }
     pieces
 }

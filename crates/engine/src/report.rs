@@ -19,7 +19,7 @@ use crate::cluster::{NoderoleKey, Skeleton, phantom};
 use crate::counting::{many, some_of};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
 use crate::lint::{Finding, Level, LintCheck};
-use crate::plan::effects::{Bound, Effects, Refusal, ValueOwner, Why};
+use crate::plan::effects::{Bound, EffectCause, Effects, Refusal, ValueOwner};
 use crate::plan::{EditNames, NumberedEdit};
 
 /// Maximum number of ids and of edits in one line.
@@ -370,12 +370,12 @@ impl ReportInput<'_> {
     }
 
     /// Why something happens on a node. A phantom node is not named.
-    fn evidence(&self, node: NodeId, why: &Why) -> String {
+    fn evidence(&self, node: NodeId, why: &EffectCause) -> String {
         let known = self.skeleton.nodes.get(&node).map(|found| found.phantom);
         let phantom =
             known.unwrap_or_else(|| self.effects.deployments.iter().any(|new| new.phantom == node));
         match why {
-            Why::Required { by, implicit: true, .. } if phantom => {
+            EffectCause::Required { by, implicit: true, .. } if phantom => {
                 format!("required by {by} for {}", self.node(node))
             }
             _ => cause(why),
@@ -391,7 +391,7 @@ impl ReportInput<'_> {
         let what =
             format!("{} on {} are bound", many(bound_count, "noderole"), many(carriers, "node"));
         report.did.push(Line::new(what, "the blueprint that the plan is based on"));
-        let thing = |noderole: &NoderoleKey, node: NodeId, why: &Why| ChangedNoderole {
+        let thing = |noderole: &NoderoleKey, node: NodeId, why: &EffectCause| ChangedNoderole {
             role: noderole.role.clone(),
             id: noderole.id(node),
             evidence: self.evidence(node, why),
@@ -570,10 +570,12 @@ fn lines_by_role<'a>(
     })
 }
 
-fn cause(why: &Why) -> String {
+fn cause(why: &EffectCause) -> String {
     match why {
-        Why::Requested { .. } => "requested by an edit".into(),
-        Why::Required { by, implicit: true, .. } => format!("required by {by} on its own node"),
-        Why::Required { by, implicit: false, .. } => format!("because of {by}"),
+        EffectCause::Requested { .. } => "requested by an edit".into(),
+        EffectCause::Required { by, implicit: true, .. } => {
+            format!("required by {by} on its own node")
+        }
+        EffectCause::Required { by, implicit: false, .. } => format!("because of {by}"),
     }
 }

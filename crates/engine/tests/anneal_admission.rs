@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use engine::anneal::{
     AdmissionView, BudgetId, BudgetView, ClaimPlan, ConcurrencyGroupKey, ConcurrencyGroupLimit,
-    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepState, StepView, admit,
+    DeploymentView, Limits, NodeView, OpenRun, Reason, StepState, StepView, Timestamp, admit,
     awaited_steps, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Needs, OnError};
@@ -52,9 +52,9 @@ fn step(n: u128, node: u128) -> (StepId, StepView) {
         state: StepState::Todo,
         pending: 0,
         priority: 0,
-        ready_since: Moment(0),
+        ready_since: Timestamp(0),
         rank: 0,
-        not_before: Moment(0),
+        not_before: Timestamp(0),
         failures: 0,
         needs: Needs::Alive,
         exclusive: true,
@@ -87,7 +87,7 @@ fn view(steps: impl IntoIterator<Item = (StepId, StepView)>) -> AdmissionView {
     };
     let free = ConcurrencyGroupLimit { max_running: None, mode: ConcurrencyGroupMode::Rolling };
     AdmissionView {
-        now: Moment(1_000_000_000),
+        now: Timestamp(1_000_000_000),
         enabled: true,
         capacity: 100,
         draining: 0,
@@ -188,7 +188,7 @@ fn every_rule_applies_and_is_reported() {
         (
             |v| {
                 the_step(v).failures = 3;
-                the_step(v).not_before = Moment(1_004_000_001);
+                the_step(v).not_before = Timestamp(1_004_000_001);
             },
             "The step failed 3 times. It runs again in 5 s, or immediately with a retry",
         ),
@@ -330,7 +330,7 @@ fn rules_ignore_unrelated_conditions() {
 fn order_uses_priority_turn_ready_rank_id() {
     let mut steps: Vec<_> = (1..=5).map(|n| step(n, n)).collect();
     steps[4].1.priority = 1;
-    steps[3].1.ready_since = Moment(-1);
+    steps[3].1.ready_since = Timestamp(-1);
     steps[3].1.rank = 9;
     steps[0].1.rank = 1;
     let picks = admit(&view(steps), LIMITS);
@@ -342,7 +342,7 @@ fn deployments_take_turns() {
     let mut steps: Vec<_> = (1..=5).map(|n| step(n, n)).collect();
     for (_, step) in &mut steps[3..] {
         step.concurrency_group = concurrency_group(2, "app");
-        step.ready_since = Moment(5);
+        step.ready_since = Timestamp(5);
     }
     let mut view = view(steps);
     assert_eq!(admit(&view, Limits { running: 10, batch: 4 }), [1, 4, 2, 5].map(step_id));
@@ -466,7 +466,7 @@ fn any_view() -> impl Strategy<Value = AdmissionView> {
                 step.concurrency_group =
                     concurrency_group(deployment, if app { "app" } else { "other" });
                 (step.exclusive, step.priority, step.ready_since, step.rank) =
-                    (exclusive, priority, Moment(since), rank);
+                    (exclusive, priority, Timestamp(since), rank);
                 (step.failures, step.budgets, step.state, step.needs) =
                     (failures, budgets, state, needs);
                 step.on_error = if freezes { OnError::Node } else { OnError::Descendants };

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use engine::anneal::{
-    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused, Step,
-    StepState, Stop, Why, World, apply,
+    Broken, Cause, Change, Child, Committed, Event, LOSSES, Outcome, Progress, Refused,
+    RerunReason, Step, StepState, Stop, World, apply,
 };
 use engine::catalog::{Join, JoinAfter, JoinNeed, Needs};
 use engine::cluster::EdgeKind::{self, Hard, OrderOnly};
@@ -87,7 +87,7 @@ fn failed(retry: bool) -> Event {
 /// The result of each event on a plain step in each state; `None` if the event is refused.
 #[test]
 fn each_event_in_each_state_is_correct() {
-    let rerun = |n| Event::Rerun { generation: BlueprintNumber(n), why: Why::Slice };
+    let rerun = |n| Event::Rerun { generation: BlueprintNumber(n), why: RerunReason::Slice };
     let check = |rerun| Event::CheckFailed { reason: "down".into(), rerun };
     let table: [(Event, [Option<StepState>; 5]); 14] = [
         // from: BLOCKED, TODO, TRANSITION, ACTIVE, ERROR
@@ -98,7 +98,7 @@ fn each_event_in_each_state_is_correct() {
         (Event::Lost { generation: NOW }, [None, None, Some(Todo), None, None]),
         (Event::NeverStarted, [None, None, Some(Todo), None, None]),
         (Event::Canceled { by: "ada".into() }, [None, None, Some(Error), None, None]),
-        (Event::Retry { why: Why::Retry }, [None, None, None, None, Some(Todo)]),
+        (Event::Retry { why: RerunReason::Retry }, [None, None, None, None, Some(Todo)]),
         (rerun(7), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
         (rerun(8), [Some(Blocked), Some(Todo), Some(Transition), Some(Todo), Some(Todo)]),
         (rerun(6), [None, None, None, None, None]),
@@ -143,13 +143,15 @@ fn missing_parent_leads_to_blocked() {
         Blocked
     );
     assert_eq!(after(Transition, Event::Succeeded { generation: NOW }).state, Active);
-    assert_eq!(after(Error, Event::Retry { why: Why::Retry }).state, Blocked);
+    assert_eq!(after(Error, Event::Retry { why: RerunReason::Retry }).state, Blocked);
     assert_eq!(
-        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice }).state,
+        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice })
+            .state,
         Blocked
     );
     assert_eq!(
-        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice }).pending,
+        after(Active, Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice })
+            .pending,
         2
     );
 }
@@ -159,32 +161,39 @@ fn success_applies_to_own_generation_only() {
     let mut running = step(1, Transition);
     running.progress.failures = 2;
     running.progress.error = Some("exit 1".into());
-    running.progress.cause = Some(Cause::new(Why::Drift));
+    running.progress.cause = Some(Cause::new(RerunReason::Drift));
     let done = alone(running.clone(), Event::Succeeded { generation: NOW }).unwrap().progress;
     assert_eq!((done.applied, done.failures, done.error, done.cause), (Some(NOW), 0, None, None));
 
     // A commit over the running step: the run continues, but its result is not applied.
     let mut world = world(vec![running], &[]);
-    apply_to(&mut world, 1, Event::Rerun { generation: BlueprintNumber(8), why: Why::Changed })
-        .unwrap();
+    apply_to(
+        &mut world,
+        1,
+        Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Changed },
+    )
+    .unwrap();
     assert_eq!(world.steps[&id(1)].progress.state, Transition);
     assert_eq!(world.steps[&id(1)].progress.failures, 0);
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     let after = &world.steps[&id(1)].progress;
     assert_eq!((after.state, after.applied, after.generation), (Todo, None, BlueprintNumber(8)));
-    assert_eq!(after.cause, Some(Cause::new(Why::Changed)));
+    assert_eq!(after.cause, Some(Cause::new(RerunReason::Changed)));
 }
 
 #[test]
 fn cause_during_run_triggers_next_run() {
     let mut world = world(vec![step(1, Transition), step(2, Blocked)], &[(1, 2, Hard)]);
-    apply_to(&mut world, 1, Event::Rerun { generation: NOW, why: Why::Data }).unwrap();
-    assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause { why: Why::Data, again: true }));
+    apply_to(&mut world, 1, Event::Rerun { generation: NOW, why: RerunReason::Data }).unwrap();
+    assert_eq!(
+        world.steps[&id(1)].progress.cause,
+        Some(Cause { why: RerunReason::Data, again: true })
+    );
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     let after = &world.steps[&id(1)].progress;
     assert_eq!(
         (after.state, after.applied, after.cause),
-        (Todo, Some(NOW), Some(Cause::new(Why::Data)))
+        (Todo, Some(NOW), Some(Cause::new(RerunReason::Data)))
     );
     assert_eq!(states(&world)[1], (Blocked, 1));
     apply_to(&mut world, 1, Event::Started).unwrap();
@@ -210,7 +219,7 @@ fn failures_are_retried_with_backoff_until_limit() {
     apply_to(&mut world, 1, failed(true)).unwrap();
     let now = &world.steps[&id(1)].progress;
     assert_eq!((now.state, now.failures), (Error, 3));
-    let outcome = apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
+    let outcome = apply_to(&mut world, 1, Event::Retry { why: RerunReason::Retry }).unwrap();
     assert_eq!(
         outcome.deltas[0].not_before,
         Some(Duration::ZERO),
@@ -268,12 +277,15 @@ fn destructive_step_is_not_repeated_automatically() {
         Todo,
         "it was proven"
     );
-    let drift = Event::Rerun { generation: NOW, why: Why::Drift };
+    let drift = Event::Rerun { generation: NOW, why: RerunReason::Drift };
     assert!(matches!(alone(make(Active), drift.clone()), Err(Refused::AlreadyApplied { .. })));
     assert!(matches!(alone(make(Error), drift.clone()), Err(Refused::Unasked { .. })));
-    assert_eq!(alone(make(Error), Event::Retry { why: Why::Retry }).unwrap().progress.state, Todo);
+    assert_eq!(
+        alone(make(Error), Event::Retry { why: RerunReason::Retry }).unwrap().progress.state,
+        Todo
+    );
     for state in [Active, Error] {
-        let again = Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice };
+        let again = Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice };
         assert_eq!(alone(make(state), again).unwrap().progress.state, Todo, "a review decided it");
     }
     // Drift during a run does not cause a second run. A parent's re-run does not move the step in
@@ -293,7 +305,7 @@ fn commit_reruns_destructive_step() {
             let mut one = Step { destructive: true, ..step(1, state) };
             one.progress.generation = written;
             let mut world = world(vec![one], &[]);
-            let rerun = Some((BlueprintNumber(8), Why::Slice));
+            let rerun = Some((BlueprintNumber(8), RerunReason::Slice));
             let outcome = apply(
                 &world,
                 &Change::Commit(vec![Committed { step: id(1), rerun, parents: None }]),
@@ -310,7 +322,7 @@ fn commit_reruns_destructive_step() {
 fn error_blocks_descendants_and_retry_restores_results() {
     // 1 -> 2 -> 3 -> 4, where 1 runs again. Step 5 also waits for 2 and never ran.
     let mut first = step(1, Transition);
-    first.progress.cause = Some(Cause::new(Why::Drift));
+    first.progress.cause = Some(Cause::new(RerunReason::Drift));
     let mut second = step(2, Active);
     second.progress.pending = 1;
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard), (2, 5, Hard)];
@@ -325,8 +337,8 @@ fn error_blocks_descendants_and_retry_restores_results() {
     assert!(world.steps.values().skip(1).take(3).all(|s| s.progress.applied == Some(NOW)));
 
     // Meanwhile, a user re-runs step 3.
-    apply_to(&mut world, 3, Event::Rerun { generation: NOW, why: Why::Slice }).unwrap();
-    apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
+    apply_to(&mut world, 3, Event::Rerun { generation: NOW, why: RerunReason::Slice }).unwrap();
+    apply_to(&mut world, 1, Event::Retry { why: RerunReason::Retry }).unwrap();
     apply_to(&mut world, 1, Event::Started).unwrap();
     apply_to(&mut world, 1, Event::Succeeded { generation: NOW }).unwrap();
     assert_eq!(states(&world), [(Active, 0), (Active, 0), (Todo, 0), (Blocked, 1), (Todo, 0)]);
@@ -361,7 +373,7 @@ fn error_frees_order_only_and_after_end_children() {
     let mut world = world(vec![step(1, Transition), after_end, step(3, Blocked)], &edges);
     apply_to(&mut world, 1, failed(true)).unwrap();
     assert_eq!(states(&world), [(Error, 0), (Todo, 0), (Todo, 0)]);
-    apply_to(&mut world, 1, Event::Retry { why: Why::Retry }).unwrap();
+    apply_to(&mut world, 1, Event::Retry { why: RerunReason::Retry }).unwrap();
     assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1)]);
 }
 
@@ -383,7 +395,7 @@ fn any_and_at_least_joins_count_parents() {
     let succeed =
         |world: &mut World, n| apply_to(world, n, Event::Succeeded { generation: NOW }).unwrap();
     let rerun = |world: &mut World, n| {
-        apply_to(world, n, Event::Rerun { generation: NOW, why: Why::Drift }).unwrap()
+        apply_to(world, n, Event::Rerun { generation: NOW, why: RerunReason::Drift }).unwrap()
     };
     succeed(&mut world, 1);
     assert_eq!(below(&world), [(Todo, 0), (Blocked, 1)]);
@@ -403,8 +415,12 @@ fn rerun_blocks_waiting_but_not_active_children() {
     let edges = [(1, 2, Hard), (1, 3, Hard), (1, 4, Hard)];
     let mut world =
         world(vec![step(1, Active), step(2, Active), step(3, Todo), step(4, Transition)], &edges);
-    apply_to(&mut world, 1, Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice })
-        .unwrap();
+    apply_to(
+        &mut world,
+        1,
+        Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice },
+    )
+    .unwrap();
     assert_eq!(states(&world), [(Todo, 0), (Active, 1), (Blocked, 1), (Transition, 1)]);
     apply_to(&mut world, 1, Event::Started).unwrap();
     apply_to(&mut world, 1, Event::Succeeded { generation: BlueprintNumber(8) }).unwrap();
@@ -417,7 +433,7 @@ fn rerun_blocks_waiting_but_not_active_children() {
 fn barrier_propagates_reruns_and_errors() {
     let barrier = || Step { immediate: true, ..step(2, Active) };
     let edges = [(1, 2, Hard), (2, 3, Hard), (3, 4, Hard)];
-    let rerun = || Event::Rerun { generation: BlueprintNumber(8), why: Why::Slice };
+    let rerun = || Event::Rerun { generation: BlueprintNumber(8), why: RerunReason::Slice };
     for order in [[1, 3], [3, 1]] {
         let mut world =
             world(vec![step(1, Active), barrier(), step(3, Active), step(4, Active)], &edges);
@@ -492,7 +508,7 @@ fn dead_node_resets_only_own_steps() {
     assert_eq!(states(&world), [(Todo, 0), (Blocked, 1), (Blocked, 1), (Active, 1), (Blocked, 1)]);
     assert_eq!(
         world.steps[&id(3)].progress.cause,
-        Some(Cause::new(Why::NodeAway)),
+        Some(Cause::new(RerunReason::NodeAway)),
         "its result does not count while its node is away"
     );
     assert_eq!(
@@ -508,7 +524,7 @@ fn retained_result_on_dead_node_is_not_restored() {
     let mut world = world(vec![kept], &[]);
     let down = apply(&world, &Change::NodeDown { node: NODE }).unwrap();
     world.take(&down);
-    assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause::new(Why::NodeAway)));
+    assert_eq!(world.steps[&id(1)].progress.cause, Some(Cause::new(RerunReason::NodeAway)));
 }
 
 #[test]
@@ -536,7 +552,7 @@ fn returned_node_resumes_or_reruns_steps() {
             false => [(Todo, 0), (Blocked, 1), (Blocked, 1), (Blocked, 1)],
         };
         assert_eq!(states(&world), expected);
-        let again = Some(Cause::new(Why::NodeBack));
+        let again = Some(Cause::new(RerunReason::NodeBack));
         assert_eq!(world.steps[&id(4)].progress.cause, again, "a failed step runs again");
         assert_eq!(world.steps[&id(3)].progress.cause, if resumes { None } else { again });
     }
@@ -628,7 +644,7 @@ fn destructive_step_never_runs_again_for_a_check() {
     let failed = Event::CheckFailed { reason: "down".into(), rerun: true };
     let wipe = alone(wipe, failed).unwrap();
     assert_eq!(wipe.progress.state, Error);
-    let retried = alone(wipe, Event::Retry { why: Why::Retry }).unwrap();
+    let retried = alone(wipe, Event::Retry { why: RerunReason::Retry }).unwrap();
     assert_eq!(retried.progress.state, Active, "a retry only ends the ERROR");
 }
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use engine::anneal::{
     AdmissionView, BATCH, BudgetId, BudgetView, Cause, Change, Child, Committed,
-    ConcurrencyGroupKey, ConcurrencyGroupLimit, DeploymentView, Event, Limits, Missing, Moment,
-    NodeView, OpenRun, Outcome, Progress, Refused, Step, StepState, StepView, Stop, Why, World,
-    admit, apply, apply_each, awaited_steps, why_not,
+    ConcurrencyGroupKey, ConcurrencyGroupLimit, DeploymentView, Event, Limits, Missing, NodeView,
+    OpenRun, Outcome, Progress, Refused, RerunReason, Step, StepState, StepView, Stop, Timestamp,
+    World, admit, apply, apply_each, awaited_steps, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Join, JoinAfter, JoinNeed, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -625,9 +625,9 @@ impl Cluster {
                 state: step.progress.state,
                 pending: step.progress.pending,
                 priority: 0,
-                ready_since: Moment(self.since.get(&id).copied().unwrap_or(0)),
+                ready_since: Timestamp(self.since.get(&id).copied().unwrap_or(0)),
                 rank: step.rank,
-                not_before: Moment(self.not_before.get(&id).copied().unwrap_or(i64::MIN)),
+                not_before: Timestamp(self.not_before.get(&id).copied().unwrap_or(i64::MIN)),
                 failures: step.progress.failures,
                 needs: step.needs,
                 exclusive: drawn.exclusive,
@@ -670,7 +670,7 @@ impl Cluster {
             (step_id(*index), parents.collect())
         });
         AdmissionView {
-            now: Moment(self.now),
+            now: Timestamp(self.now),
             enabled: true,
             capacity: 100,
             draining: 0,
@@ -778,7 +778,7 @@ impl Cluster {
             // uncertain than others.
             self.answered(*step);
         }
-        let rerun = Some((BlueprintNumber(self.target), Why::Slice));
+        let rerun = Some((BlueprintNumber(self.target), RerunReason::Slice));
         if picks[0].is_multiple_of(2) {
             // Like a database that first writes all intent.
             for step in &steps {
@@ -802,7 +802,7 @@ impl Cluster {
         }
         let older = Change::Step {
             step: *steps.first().unwrap(),
-            event: Event::Rerun { generation: BlueprintNumber(1), why: Why::Slice },
+            event: Event::Rerun { generation: BlueprintNumber(1), why: RerunReason::Slice },
         };
         assert!(matches!(self.change(&older), Err(Refused::StaleGeneration { .. })));
     }
@@ -817,7 +817,7 @@ impl Cluster {
         step.skipped = !step.skipped;
         let mut committed = vec![Committed {
             step: id,
-            rerun: Some((BlueprintNumber(self.target), Why::Changed)),
+            rerun: Some((BlueprintNumber(self.target), RerunReason::Changed)),
             parents: None,
         }];
         for (child, kind) in self.children(index) {
@@ -835,7 +835,7 @@ impl Cluster {
     fn drift(&mut self, step: StepId) {
         let generation = self.world.steps[&step].progress.generation;
         let done = self.world.steps[&step].is_final();
-        let event = Event::Rerun { generation, why: Why::Drift };
+        let event = Event::Rerun { generation, why: RerunReason::Drift };
         match self.change(&Change::Step { step, event }) {
             Ok(()) => assert!(!done),
             Err(Refused::AlreadyApplied { .. }) => assert!(done),
@@ -859,7 +859,7 @@ impl Cluster {
         assert_eq!(after.progress.generation, before.progress.generation);
         assert_eq!(after.progress.applied, before.progress.applied);
         if rerun && !before.destructive {
-            assert_eq!(after.progress.cause, Some(Cause::new(Why::Check)));
+            assert_eq!(after.progress.cause, Some(Cause::new(RerunReason::Check)));
             assert!(matches!(after.progress.state, StepState::Todo | StepState::Blocked));
         } else {
             assert!(after.is_check_failed());
@@ -905,7 +905,7 @@ impl Cluster {
     fn node_up(&mut self, node: usize, resumes: bool) {
         self.up[node] = true;
         let away = self.world.steps.values().filter(|s| {
-            s.node == node_id(node) && s.progress.cause == Some(Cause::new(Why::NodeAway))
+            s.node == node_id(node) && s.progress.cause == Some(Cause::new(RerunReason::NodeAway))
         });
         let away: BTreeSet<StepId> = away.map(|s| s.id).collect();
         let resumed = if resumes { away.clone() } else { BTreeSet::new() };
@@ -930,7 +930,8 @@ impl Cluster {
 
     fn retry(&mut self, step: StepId) {
         self.answered(step);
-        self.change(&Change::Step { step, event: Event::Retry { why: Why::Retry } }).unwrap();
+        self.change(&Change::Step { step, event: Event::Retry { why: RerunReason::Retry } })
+            .unwrap();
         assert_ne!(self.state(step), StepState::Error);
     }
 
@@ -1149,10 +1150,8 @@ fn settling_is_bounded_and_resumable() {
     assert_eq!(active(&world), 1 + BATCH);
     assert_eq!(first.more.len(), wide - BATCH);
     assert!(
-        first
-            .more
-            .iter()
-            .all(|id| world.steps[id].progress.state == StepState::Todo && world.steps[id].needs_no_run())
+        first.more.iter().all(|id| world.steps[id].progress.state == StepState::Todo
+            && world.steps[id].needs_no_run())
     );
     assert_eq!(world.steps[&id(last)].progress.pending as usize, wide - BATCH);
     assert_eq!(world.steps[&id(last)].progress.state, StepState::Blocked);

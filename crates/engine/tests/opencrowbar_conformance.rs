@@ -29,7 +29,7 @@ use engine::cluster::{
 use engine::ids::{
     BarclampName, DeploymentId, DeploymentName, Fqdn, JigName, NodeId, NoderoleId, RoleName,
 };
-use engine::plan::effects::{Bound, Why};
+use engine::plan::effects::{Bound, EffectCause};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{Edit, Effects, NumberedEdit, Rules, edit, resolve_with_rules};
 use serde::Deserialize;
@@ -342,7 +342,7 @@ fn hard_edge_through_barrier_overrides_soft_edge() {
             role,
             rank: 0,
             parents,
-            why: Why::Requested { edit: 1 },
+            why: EffectCause::Requested { edit: 1 },
         }
     };
     let to = |role: &Role, kind| EdgeDoc { parent: key(role.name.as_str()).id(PHANTOM), kind };

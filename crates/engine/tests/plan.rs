@@ -17,7 +17,7 @@ use engine::ids::{
 };
 use engine::lint::{Finding, LintCheck};
 use engine::plan::base::{Scope, ScopeChecker, ScopeViolation, base, beyond, outside, written};
-use engine::plan::effects::Why;
+use engine::plan::effects::EffectCause;
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::{
     Edit, Effects, MAX_LEVELS, NumberedEdit, Rules, SideEffects, edit, materialize, order, resolve,
@@ -210,9 +210,9 @@ fn bind_adds_required_roles_with_reason() {
     );
     assert_eq!(
         effects.bound[0].why,
-        Why::Required { edit: 1, by: name("runtime"), implicit: true }
+        EffectCause::Required { edit: 1, by: name("runtime"), implicit: true }
     );
-    assert_eq!(effects.bound[2].why, Why::Requested { edit: 1 });
+    assert_eq!(effects.bound[2].why, EffectCause::Requested { edit: 1 });
     assert_eq!((effects.moved[0].from, effects.moved[0].to), (SYSTEM, WEB));
     assert_eq!(effects.roles.len(), 3, "roles that come along can be bound there from now on");
 }
@@ -306,10 +306,10 @@ fn refused_edit_has_no_effect_and_advice() {
 fn bind_of_bound_role_only_requests_it() {
     let mut world = World::of(vec![role("runtime", &[]), role("app", &["runtime"])]);
     let (app, runtime) = (bind(WEB, 1, "app"), bind(WEB, 1, "runtime"));
-    let reasons = |effects: &Effects| -> Vec<(String, Why)> {
+    let reasons = |effects: &Effects| -> Vec<(String, EffectCause)> {
         effects.bound.iter().map(|b| (b.noderole.to_string(), b.why.clone())).collect()
     };
-    let asked = |role: &str, edit| (role.to_owned(), Why::Requested { edit });
+    let asked = |role: &str, edit| (role.to_owned(), EffectCause::Requested { edit });
     let effects = world.effects(&[app.clone(), runtime.clone(), runtime.clone()]);
     assert_eq!(effects.refused, []);
     assert_eq!(reasons(&effects), [asked("runtime", 3), asked("app", 1)]);
@@ -320,7 +320,7 @@ fn bind_of_bound_role_only_requests_it() {
     let list = Edit::BindNodes(edit::BindNodes { deployment: WEB, role: name("runtime"), nodes });
     let effects = world.effects(&[app.clone(), list]);
     assert_eq!(effects.refused.len(), 1);
-    let brought = Why::Required { edit: 1, by: name("app"), implicit: false };
+    let brought = EffectCause::Required { edit: 1, by: name("app"), implicit: false };
     assert_eq!(reasons(&effects)[0].1, brought);
 
     // Data that an edit in between sets stays.
@@ -725,9 +725,9 @@ fn needed_noderole_requires_replacement_or_dependents() {
         .collect();
     assert_eq!(gone, ["app@2", "app@3", "db@1"].map(String::from).into());
     let db = effects.unbound.iter().find(|u| u.noderole.role == name("db")).unwrap();
-    assert_eq!(db.why, Why::Requested { edit: 1 });
+    assert_eq!(db.why, EffectCause::Requested { edit: 1 });
     let app = effects.unbound.iter().find(|u| u.noderole.role == name("app")).unwrap();
-    assert_eq!(app.why, Why::Required { edit: 1, by: name("db"), implicit: false });
+    assert_eq!(app.why, EffectCause::Required { edit: 1, by: name("db"), implicit: false });
 
     world.commit(&[bind(WEB, 4, "db")]);
     let effects = world.effects(&[unbind(1, "db", false)]);
@@ -877,8 +877,11 @@ fn slice_rerun_includes_descendants_in_deployment() {
         ["db@1", "app@2", "app@3", "top@3"],
         "in the order in which they run; not the db of system"
     );
-    assert_eq!(effects.reruns[0].why, Why::Requested { edit: 1 });
-    assert_eq!(effects.reruns[3].why, Why::Required { edit: 1, by: name("app"), implicit: false });
+    assert_eq!(effects.reruns[0].why, EffectCause::Requested { edit: 1 });
+    assert_eq!(
+        effects.reruns[3].why,
+        EffectCause::Required { edit: 1, by: name("app"), implicit: false }
+    );
     assert_eq!(refusal(&world, slice(&["db"], "")).0, "no_reason");
     assert_eq!(refusal(&world, slice(&["nobody"], "x")).0, "nothing_to_rerun");
     assert_eq!(refusal(&world, slice(&[], "x")).0, "no_roles");
@@ -1175,7 +1178,7 @@ fn every_report_stage_has_content_without_changes() {
 /// A board in the browser receives the skeleton and the catalog as JSON. Its preview of a drop must
 /// equal the server's.
 #[test]
-fn browser_lift_equals_server_and_predicts_drop() {
+fn browser_preview_equals_server_and_predicts_drop() {
     let rival = Role { conflicts: [name("app")].into(), ..role("rival", &[]) };
     let mut world = World::of(vec![implicit(role("dns", &[])), role("app", &["dns"]), rival]);
     world.commit(&[
@@ -1184,7 +1187,7 @@ fn browser_lift_equals_server_and_predicts_drop() {
     ]);
     world.commit(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("rival") })]);
     let edits = numbered(&[bind(WEB, 2, "app")]);
-    let preview = engine::plan::lift(
+    let preview = engine::plan::drop_preview(
         &world.skeleton(),
         &world.catalog,
         &edits,
@@ -1206,7 +1209,14 @@ fn browser_lift_equals_server_and_predicts_drop() {
     }
     skeleton.index(&catalog).unwrap();
     assert_eq!(
-        engine::plan::lift(&skeleton, &catalog, &edits, 2, WEB, &[node(1), node(2), node(3)]),
+        engine::plan::drop_preview(
+            &skeleton,
+            &catalog,
+            &edits,
+            2,
+            WEB,
+            &[node(1), node(2), node(3)]
+        ),
         preview
     );
 
@@ -1609,7 +1619,7 @@ fn unpinned_deployment_inherits_ancestor_version() {
     let one = world.blueprint.deployments[&SYSTEM].doc.barclamps[&reported.barclamp];
     assert_eq!(
         (reported.deployment, reported.from, reported.to, &reported.why),
-        (WEB, two, Some(one), &Why::Requested { edit: 1 })
+        (WEB, two, Some(one), &EffectCause::Requested { edit: 1 })
     );
     assert!(!effects.is_empty() && world.blueprint.deployments[&WEB].doc.barclamps.is_empty());
     let documents = changes(&before.root(), &world.blueprint.root());

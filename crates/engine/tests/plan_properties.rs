@@ -16,7 +16,7 @@
 //!   that it writes.
 //! * A role that a file binds is never added on another node because a role requires it, and one
 //!   request can remove all roles.
-//! * Lifting predicts a drop, although it computes only one of several equivalent nodes.
+//! * The preview predicts a drop, although it computes only one of several equivalent nodes.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -37,9 +37,9 @@ use engine::ids::{
     RoleName,
 };
 use engine::plan::base::{Scope, ScopeChecker, base, beyond, outside, written};
-use engine::plan::effects::{Bound, Why};
+use engine::plan::drop_preview::{RoleDropPreview, preview_drop};
+use engine::plan::effects::{Bound, EffectCause};
 use engine::plan::ground::versions;
-use engine::plan::lift::{RoleDropPreview, lift};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Goal, Restore, RestoreInput, State, restore};
 use engine::plan::{
@@ -1054,7 +1054,8 @@ fn declared_role_is_never_added_elsewhere() {
         let named: BTreeSet<RoleName> = declared.iter().map(|(r, _)| name(*r)).collect();
         let elsewhere = |effects: &Effects| {
             let mut bound = effects.bound.iter();
-            let brought = |b: &Bound| matches!(b.why, Why::Required { implicit: false, .. });
+            let brought =
+                |b: &Bound| matches!(b.why, EffectCause::Required { implicit: false, .. });
             bound.any(|b| named.contains(&b.noderole.role) && brought(b))
         };
         let positions = order(&world.skeleton(), &world.catalog, &[], &edits);
@@ -1091,9 +1092,9 @@ fn declared_role_is_never_added_elsewhere() {
 
 /// Additional nodes, many of them equivalent: fresh ones, and ones with the same bindings.
 fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
-    let lifted: Vec<NodeId> = (0..9).map(|n| node(20 + n)).collect();
+    let dragged: Vec<NodeId> = (0..9).map(|n| node(20 + n)).collect();
     let homes: Vec<DeploymentId> = world.blueprint.deployments.keys().copied().take(2).collect();
-    for (n, id) in lifted.iter().enumerate() {
+    for (n, id) in dragged.iter().enumerate() {
         let fqdn = Fqdn::parse(&format!("m{n}.random.example.com")).unwrap();
         let doc = NodeDoc {
             id: *id,
@@ -1116,10 +1117,10 @@ fn many_alike(world: &mut World, alike: &[Edit]) -> Vec<NodeId> {
             _ => None,
         })
     };
-    let edits: Vec<Edit> = lifted.iter().take(6).flat_map(|id| on(*id)).collect();
+    let edits: Vec<Edit> = dragged.iter().take(6).flat_map(|id| on(*id)).collect();
     let effects = world.resolve(&edits);
     world.take(&effects);
-    lifted.into_iter().chain((0..MOST_NODES + 1).map(node)).collect()
+    dragged.into_iter().chain((0..MOST_NODES + 1).map(node)).collect()
 }
 
 /// A real drop: every node is bound to the role, one after the other, on top of the proposal's
@@ -1159,7 +1160,7 @@ fn dropped(
         .iter()
         .filter(|b| b.why.edit() >= first && !drafted.contains(&b.id))
         .collect();
-    let binds = |seq: u32| new.iter().any(|b| b.why == Why::Requested { edit: seq });
+    let binds = |seq: u32| new.iter().any(|b| b.why == EffectCause::Requested { edit: seq });
     let mut after = world.clone();
     after.take(&effects);
     let already = |id: NodeId| {
@@ -1175,7 +1176,7 @@ fn dropped(
             None if binds(seq) => reported.legal.push(*id),
             reason => {
                 let reason = reason.unwrap_or_else(|| already(*id));
-                reported.illegal.push(engine::plan::lift::IllegalNode {
+                reported.illegal.push(engine::plan::drop_preview::IllegalNode {
                     node: *id,
                     short: short(*id),
                     reason,
@@ -1188,13 +1189,13 @@ fn dropped(
     for bound in &new {
         let above = bound.parents.iter().filter_map(|edge| levels.get(&edge.parent)).max();
         levels.insert(bound.id, above.map_or(0, |level| level + 1));
-        let Why::Required { by, implicit, .. } = &bound.why else { continue };
+        let EffectCause::Required { by, implicit, .. } = &bound.why else { continue };
         let why = format!("required by {by}{}", if *implicit { ", implicit" } else { "" });
         let known =
             reported.also_added.iter().position(|b| b.role == bound.noderole.role && b.why == why);
         let at = known.unwrap_or_else(|| {
             let role = bound.noderole.role.clone();
-            reported.also_added.push(engine::plan::lift::AddedRole {
+            reported.also_added.push(engine::plan::drop_preview::AddedRole {
                 role,
                 nodes: Vec::new(),
                 count: 0,
@@ -1231,7 +1232,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn lift_predicts_drop(
+    fn preview_predicts_drop(
         beginning in beginning(),
         alike in prop::collection::vec(everyday(), 0..6),
         first in prop::collection::vec(everyday(), 0..10),
@@ -1247,17 +1248,17 @@ proptest! {
         let edits = world.edits(&draft);
         let skeleton = world.skeleton();
         let next = u32::try_from(edits.len()).unwrap() + 1;
-        let lifted = lift(&skeleton, &world.catalog, &numbered(&edits), next, deployment(d), &nodes);
+        let preview = preview_drop(&skeleton, &world.catalog, &numbered(&edits), next, deployment(d), &nodes);
         let browser = world.browser(&edits);
-        let there = lift(&browser.skeleton, &browser.catalog, &numbered(&edits), next, deployment(d), &nodes);
-        prop_assert_eq!(&there, &lifted);
+        let there = preview_drop(&browser.skeleton, &browser.catalog, &numbered(&edits), next, deployment(d), &nodes);
+        prop_assert_eq!(&there, &preview);
 
         let mut after = world.clone();
         after.take(&world.resolve(&edits));
         let here = after.blueprint.deployments.get(&deployment(d));
         let roles: Vec<RoleName> = here.map(|found| found.doc.roles.keys().cloned().collect()).unwrap_or_default();
-        prop_assert_eq!(lifted.roles.iter().map(|role| role.role.clone()).collect::<Vec<_>>(), roles);
-        for reported in lifted.roles {
+        prop_assert_eq!(preview.roles.iter().map(|role| role.role.clone()).collect::<Vec<_>>(), roles);
+        for reported in preview.roles {
             let is = dropped(&world, &edits, d, &reported.role, &nodes);
             prop_assert_eq!(reported, is);
         }

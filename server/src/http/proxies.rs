@@ -81,7 +81,11 @@ impl TrustedProxies {
     pub const LOOPBACK: &'static str = "127.0.0.0/8,::1";
 
     /// The client's address: that of the connection, or the one that a trusted proxy reports.
-    pub(crate) fn behind(&self, connected: Option<IpAddr>, headers: &HeaderMap) -> Option<IpAddr> {
+    pub(crate) fn client_address(
+        &self,
+        connected: Option<IpAddr>,
+        headers: &HeaderMap,
+    ) -> Option<IpAddr> {
         let mut from = connected?.to_canonical();
         let lines = headers.get_all(FORWARDED_FOR).iter().rev();
         for text in lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',')) {
@@ -137,7 +141,7 @@ mod tests {
             headers.append(FORWARDED_FOR, HeaderValue::from_static(line));
         }
         let proxies: TrustedProxies = proxies.parse().expect("proxies");
-        let found = proxies.behind(Some(connected.parse().expect("an address")), &headers);
+        let found = proxies.client_address(Some(connected.parse().expect("an address")), &headers);
         found.expect("an address").to_string()
     }
 
@@ -164,7 +168,7 @@ mod tests {
             "203.0.113.9"
         );
         assert_eq!(from("fd00::/8", "fd12::1", &["2001:db8::1"]), "2001:db8::1");
-        assert_eq!(TrustedProxies::default().behind(None, &HeaderMap::new()), None);
+        assert_eq!(TrustedProxies::default().client_address(None, &HeaderMap::new()), None);
     }
 
     #[test]

@@ -226,7 +226,7 @@ pub(crate) fn visitor(state: &AppState, parts: &Parts) -> ClientInfo {
     let agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
     ClientInfo {
         address: match state.address.is_secure() {
-            true => state.proxies.behind(connected, &parts.headers),
+            true => state.proxies.client_address(connected, &parts.headers),
             false => connected,
         },
         user_agent: agent.unwrap_or_default().to_owned(),

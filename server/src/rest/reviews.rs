@@ -47,7 +47,11 @@ pub(crate) fn operations(all: Operations) -> Operations {
             review_report,
             op("getReviewReport", "Get the planning report of a review").also(&[409]),
         )
-        .post("/reviews/{id}/verdicts", give_verdict, op("giveVerdict", "Give a verdict on a review"))
+        .post(
+            "/reviews/{id}/verdicts",
+            give_verdict,
+            op("giveVerdict", "Give a verdict on a review"),
+        )
         .post(
             "/reviews/{id}/verdicts/options",
             verdict_options,

@@ -310,7 +310,8 @@ async fn nul_character_causes_no_server_error() {
         }
     }
     assert!(asked > 100, "{asked}");
-    for page in ["/reviews?filter=%00", "/nodes?filter=%00", "/runs?node=%00", "/audit?subject=%00"] {
+    for page in ["/reviews?filter=%00", "/nodes?filter=%00", "/runs?node=%00", "/audit?subject=%00"]
+    {
         let answer = server.visit(page, &root).await;
         assert!(!answer.status.is_server_error(), "{page}: {} {}", answer.status, answer.text());
     }

@@ -403,9 +403,9 @@ async fn workers_are_filtered_and_sorted() {
     assert_eq!(names("sort=name").await, ["alpha", "alps", "beta"]);
     assert_eq!(names("sort=-heartbeat").await, ["beta", "alpha", "alps"]);
     assert_eq!(names("name=alp").await, ["alps", "alpha"]);
-    let behind = |name: &str| format!("sort=name&before=name~-{name}");
-    assert_eq!(names(&behind("alpha")).await, ["alps", "beta"]);
-    assert_eq!(names(&behind("b")).await, ["beta"], "a place stays one when its worker is gone");
+    let after = |name: &str| format!("sort=name&before=name~-{name}");
+    assert_eq!(names(&after("alpha")).await, ["alps", "beta"]);
+    assert_eq!(names(&after("b")).await, ["beta"], "a place stays one when its worker is gone");
     assert_eq!(
         server.send_get("/api/v1/workers?sort=size", &ada).await.status,
         StatusCode::BAD_REQUEST

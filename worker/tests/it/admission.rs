@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
     AdmissionView, Attempt, BudgetId, BudgetView, Child, ClaimPlan, ConcurrencyGroupKey,
-    ConcurrencyGroupLimit, DeploymentView, Limits, Link, Moment, NodeView, OpenRun, PendingReason,
-    Reason, StepState, StepView, admit, awaited_steps, pending_reason, struck, why_not,
+    ConcurrencyGroupLimit, DeploymentView, Limits, Link, NodeView, OpenRun, PendingReason, Reason,
+    StepState, StepView, Timestamp, admit, awaited_steps, pending_reason, struck, why_not,
 };
 use engine::catalog::{
     ConcurrencyGroup, ConcurrencyGroupMode, JigClass, JoinAfter, Needs, OnError, Role,
@@ -334,7 +334,7 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
         .await
         .expect("the time");
     let mut view = AdmissionView {
-        now: Moment(now),
+        now: Timestamp(now),
         enabled,
         capacity,
         draining: u32::try_from(draining).expect("small"),
@@ -399,9 +399,9 @@ async fn view(on: &mut PgConnection, capacity: u32) -> AdmissionView {
                     state: parsed(row, "state"),
                     pending: row.get::<i32, _>("pending").unsigned_abs(),
                     priority: row.get("effective"),
-                    ready_since: Moment(row.get("since_us")),
+                    ready_since: Timestamp(row.get("since_us")),
                     rank: row.get::<i32, _>("rank").unsigned_abs(),
-                    not_before: Moment(row.get("not_before_us")),
+                    not_before: Timestamp(row.get("not_before_us")),
                     failures: row.get::<i32, _>("failures").unsigned_abs(),
                     needs: parsed(row, "needs"),
                     exclusive: row.get("exclusive"),
@@ -484,7 +484,7 @@ async fn waits(
         let after = if end { JoinAfter::End } else { JoinAfter::Success };
         (StepId(id), Link { state: view.steps[&StepId(id)].state, after, skipped: false })
     };
-    let behind = struck(&ends.into_iter().map(link).collect(), &children);
+    let stopped = struck(&ends.into_iter().map(link).collect(), &children);
     let runs: Vec<(Uuid, bool, bool)> = sqlx::query_as(
         "SELECT step_id, state = 'queued', lease_until < now() FROM run WHERE ended_at IS NULL",
     )
@@ -497,7 +497,7 @@ async fn waits(
     let wait = |id: &StepId| {
         Some((
             *id,
-            pending_reason(view, limits, *id, runs.get(&id.0).copied(), behind.contains(id))?,
+            pending_reason(view, limits, *id, runs.get(&id.0).copied(), stopped.contains(id))?,
         ))
     };
     view.steps.keys().filter_map(wait).collect()

@@ -363,9 +363,13 @@ async fn output_never_overrides_own_user_data() {
     cluster.commit(&[bind(0, "finds").data(data), bind(0, "after").after(0, "finds")]).await;
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "after", "active").await;
-    store::runs::rerun_step(cluster.pool(), cluster.step(0, "finds"), engine::anneal::Why::Drift)
-        .await
-        .expect("a re-run");
+    store::runs::rerun_step(
+        cluster.pool(),
+        cluster.step(0, "finds"),
+        engine::anneal::RerunReason::Drift,
+    )
+    .await
+    .expect("a re-run");
     cluster.reaches(0, "finds", "active").await;
     worker.stop().await;
     let root = &cluster.nodes[0].root;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use engine::Hash;
-use engine::anneal::Why;
+use engine::anneal::RerunReason;
 use engine::ids::{RunId, StepId};
 use serde_json::json;
 use testbed::Testbed;
@@ -157,7 +157,9 @@ async fn script_is_sent_to_a_host_once() {
     let worker = bed.worker();
     for role in ["first", "second", "third"] {
         let step = bed.cluster.step(0, role);
-        store::runs::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+        store::runs::rerun_step(bed.cluster.pool(), step, RerunReason::Drift)
+            .await
+            .expect("a re-run");
         bed.cluster.reaches(0, role, "active").await;
     }
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (1, 1));
@@ -168,7 +170,7 @@ async fn script_is_sent_to_a_host_once() {
         .join(Hash::of_bytes(one.as_bytes()).to_string());
     fs::write(file, "#!/bin/sh\necho wrong >>ran\n").expect("the file is there");
     let step = bed.cluster.step(0, "first");
-    store::runs::rerun_step(bed.cluster.pool(), step, Why::Drift).await.expect("a re-run");
+    store::runs::rerun_step(bed.cluster.pool(), step, RerunReason::Drift).await.expect("a re-run");
     bed.cluster.reaches(0, "first", "active").await;
     assert_eq!((sent(&bed, 0, one), sent(&bed, 0, other)), (2, 1));
     worker.stop().await;

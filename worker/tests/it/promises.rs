@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use background::Task as _;
-use engine::anneal::{Limits, Reason, Why};
+use engine::anneal::{Limits, Reason, RerunReason};
 use engine::catalog::{JigClass, OnError};
 use engine::ids::PersonId;
 use serde_json::{Value, json};
@@ -264,7 +264,7 @@ async fn destructive_step_runs_once_despite_drift() {
     );
     for node in [0, 1] {
         let step = cluster.step(node, "wipe");
-        let refused = store::runs::rerun_step(cluster.pool(), step, Why::Drift)
+        let refused = store::runs::rerun_step(cluster.pool(), step, RerunReason::Drift)
             .await
             .expect_err("nobody asked for it");
         assert!(refused.to_string().contains("destructive"), "{refused}");

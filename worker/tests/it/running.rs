@@ -219,7 +219,7 @@ async fn run_unlike_its_approval_is_refused() {
         sqlx::raw_sql(statement).execute(cluster.db.owner()).await.expect("the owner may");
     }
     let step = cluster.step(1, "right");
-    store::runs::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+    store::runs::rerun_step(cluster.pool(), step, engine::anneal::RerunReason::Drift)
         .await
         .expect("a re-run");
     cluster.reaches(1, "right", "error").await;

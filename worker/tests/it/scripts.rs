@@ -340,9 +340,13 @@ async fn scripts_imported_after_approval_are_not_run() {
     let worker = Running::start(quick(&cluster.folder()), cluster.pool());
     cluster.reaches(0, "right", "active").await;
     cluster.add_script_role("right", "#!/bin/sh\necho imported between runs >>ran\n", |_| ()).await;
-    store::runs::rerun_step(cluster.pool(), cluster.step(0, "right"), engine::anneal::Why::Drift)
-        .await
-        .expect("a re-run");
+    store::runs::rerun_step(
+        cluster.pool(),
+        cluster.step(0, "right"),
+        engine::anneal::RerunReason::Drift,
+    )
+    .await
+    .expect("a re-run");
     cluster.reaches(0, "right", "active").await;
     worker.stop().await;
     let ran = std::fs::read_to_string(cluster.nodes[0].root.join("ran")).expect("it ran");
@@ -372,7 +376,7 @@ async fn staged_scripts_are_sent_once_and_verified() {
     let first = inodes();
     let again = async || {
         let step = cluster.step(0, "right");
-        store::runs::rerun_step(cluster.pool(), step, engine::anneal::Why::Drift)
+        store::runs::rerun_step(cluster.pool(), step, engine::anneal::RerunReason::Drift)
             .await
             .expect("a re-run");
         cluster.reaches(0, "right", "active").await;

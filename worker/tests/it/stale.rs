@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use engine::anneal::Why;
+use engine::anneal::RerunReason;
 use engine::catalog::{JigClass, OnInput};
 use serde_json::json;
 
@@ -79,7 +79,7 @@ async fn output_reruns_child_only_if_it_changes() {
     cluster.reaches(0, "proxy", "active").await;
     settled(&cluster).await;
     let again = || async {
-        store::runs::rerun_step(cluster.pool(), cluster.step(0, "app"), Why::Drift)
+        store::runs::rerun_step(cluster.pool(), cluster.step(0, "app"), RerunReason::Drift)
             .await
             .expect("a re-run");
         settled(&cluster).await;
@@ -139,7 +139,7 @@ async fn report_policy_marks_step_stale_until_it_runs() {
     let counts =
         store::runs::deployment_step_counts(&mut connection, cluster.system).await.expect("counts");
     assert_eq!((counts.active, counts.stale, counts.comparing), (2, 1, 0));
-    store::runs::rerun_step(cluster.pool(), cluster.step(0, "proxy"), Why::Data)
+    store::runs::rerun_step(cluster.pool(), cluster.step(0, "proxy"), RerunReason::Data)
         .await
         .expect("a re-run");
     settled(&cluster).await;

@@ -80,14 +80,14 @@ async fn pending_list_is_bounded_and_paged() {
         all.rows.iter().filter(|row| row.wait == wait.as_str()).collect::<Vec<_>>()
     };
     assert_eq!(of(PendingReason::Failed)[0].error.as_deref(), Some("no such disk"));
-    let behind = of(PendingReason::DependencyFailed);
-    assert_eq!(behind.len(), 5, "the first of them");
+    let pending = of(PendingReason::DependencyFailed);
+    assert_eq!(pending.len(), 5, "the first of them");
     assert!(
-        behind[0].more && behind[0].total > LOOKED - 100 && behind[0].total <= LOOKED,
+        pending[0].more && pending[0].total > LOOKED - 100 && pending[0].total <= LOOKED,
         "{}",
-        behind[0].total
+        pending[0].total
     );
-    assert_ne!(behind[0].role, "many", "those that wait longest come first");
+    assert_ne!(pending[0].role, "many", "those that wait longest come first");
     assert_eq!(of(PendingReason::Parents).len(), 1, "what is behind no failure is told apart");
 
     let mut seen = BTreeSet::new();
@@ -95,7 +95,8 @@ async fn pending_list_is_bounded_and_paged() {
         PendingFilter { wait: Some(PendingReason::DependencyFailed), ..PendingFilter::default() };
     loop {
         let page = waiting(&cluster, filter, 1_000).await;
-        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str());
+        let ours =
+            page.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str());
         for row in ours {
             assert!(seen.insert(row.step), "{} came twice", row.step);
         }
@@ -113,25 +114,29 @@ async fn reversed_pending_list_has_each_step_once() {
     let cluster = crowd().await;
     let descending = PendingFilter { descending: true, ..PendingFilter::default() };
     let all = waiting(&cluster, descending, 5).await;
-    let behind: Vec<_> =
-        all.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str()).collect();
-    assert_eq!(behind.len(), 5, "the first of them");
+    let pending: Vec<_> = all
+        .rows
+        .iter()
+        .filter(|row| row.wait == PendingReason::DependencyFailed.as_str())
+        .collect();
+    assert_eq!(pending.len(), 5, "the first of them");
     assert!(
-        behind.iter().all(|row| row.role == "many"),
-        "what waits longest is not among them: {behind:?}"
+        pending.iter().all(|row| row.role == "many"),
+        "what waits longest is not among them: {pending:?}"
     );
     let last: OffsetDateTime =
         sqlx::query_scalar("SELECT max(since) FROM step WHERE state = 'blocked'")
             .fetch_one(cluster.db.owner())
             .await
             .expect("a moment");
-    assert_eq!(behind[0].since, last, "of all, and not only of those that wait longest");
+    assert_eq!(pending[0].since, last, "of all, and not only of those that wait longest");
 
     let mut seen = Vec::new();
     let mut filter = PendingFilter { wait: Some(PendingReason::DependencyFailed), ..descending };
     loop {
         let page = waiting(&cluster, filter, 1_000).await;
-        let ours = page.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str());
+        let ours =
+            page.rows.iter().filter(|row| row.wait == PendingReason::DependencyFailed.as_str());
         seen.extend(ours.map(|row| (row.since, row.step)));
         let Some(next) = page.next else { break };
         filter.after = Some(next);

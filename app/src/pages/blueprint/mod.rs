@@ -19,7 +19,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use crate::addresses;
-use crate::clock::{Elapsed, Moment};
+use crate::clock::{Elapsed, TimeText};
 use crate::components::action::{on_success, problem_of};
 use crate::components::badge::{StateBar, action_pill};
 use crate::components::poll_while_visible::poll_while_visible;
@@ -108,7 +108,7 @@ fn Head(progress: RwSignal<BlueprintProgress>) -> impl IntoView {
         <div class="head">
             <div>
                 <div class="muted">
-                    "Blueprint " {number.0} " · " {review} "committed by " {by} ", " <Moment at=blueprint.at/>
+                    "Blueprint " {number.0} " · " {review} "committed by " {by} ", " <TimeText at=blueprint.at/>
                 </div>
                 <h1>
                     <bdi>{if blueprint.title.is_empty() { format!("Blueprint {number}") } else { blueprint.title }}</bdi>

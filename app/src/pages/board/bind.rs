@@ -8,37 +8,37 @@ use api::calls::Call;
 use api::views::board::{TrayFilter, TrayNode};
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
-use engine::plan::lift::{DropPreview, RoleDropPreview};
+use engine::plan::drop_preview::{DropPreview, RoleDropPreview};
 use leptos::prelude::*;
 
-use super::board_state::{BoardState, LiftedBy, Search, nodes};
+use super::board_state::{BoardState, DragSource, Search, nodes};
 use super::drop_outcome::{Verdict, legal, truncation_note};
 use crate::components::{Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, icon};
 use crate::failure::ServerResult;
 
 pub(super) fn open(board_state: BoardState, nodes: Vec<NodeId>) {
     if board_state.editable().get_untracked() && !nodes.is_empty() {
-        board_state.start_drag(nodes, LiftedBy::Menu);
+        board_state.start_drag(nodes, DragSource::Menu);
         board_state.dialogs.bind.open();
     }
 }
 
-/// Cancels the lift of a menu that closes without a choice.
-pub(super) fn cancel_menu_lift(board_state: BoardState) {
-    if board_state.is_dragged_by(LiftedBy::Menu) {
+/// Cancels the preview of a menu that closes without a choice.
+pub(super) fn cancel_menu_drag(board_state: BoardState) {
+    if board_state.is_dragged_by(DragSource::Menu) {
         board_state.cancel();
     }
 }
 
-/// The binding of the valid nodes among the lifted ones, as equivalent commands.
+/// The binding of the valid nodes among the dragged ones, as equivalent commands.
 fn bind_calls(board_state: BoardState, role: &RoleName) -> Vec<Call> {
-    let (board, proposal, lift) =
-        (board_state.board().get(), board_state.proposal().get(), board_state.lift().get());
-    let (Some(proposal), Some(lift)) = (proposal, lift) else { return Vec::new() };
+    let (board, proposal, preview) =
+        (board_state.board().get(), board_state.proposal().get(), board_state.drop_preview().get());
+    let (Some(proposal), Some(preview)) = (proposal, preview) else { return Vec::new() };
     let named = |id: &NodeId| {
         board.tray.iter().find(|node| node.node == *id).map(|node| (*id, node.fqdn.clone()))
     };
-    let nodes: Vec<_> = legal(&lift, role).iter().filter_map(named).collect();
+    let nodes: Vec<_> = legal(&preview, role).iter().filter_map(named).collect();
     match nodes.is_empty() {
         true => Vec::new(),
         false => vec![api::calls::bind(
@@ -54,20 +54,21 @@ fn bind_calls(board_state: BoardState, role: &RoleName) -> Vec<Call> {
 pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl IntoView {
     let chosen = RwSignal::new(None::<RoleName>);
     let filter = RwSignal::new(String::new());
-    let count = move || board_state.lifted().read().as_ref().map_or(0, |lifted| lifted.nodes.len());
+    let count =
+        move || board_state.dragged().read().as_ref().map_or(0, |dragged| dragged.nodes.len());
     let title = Signal::derive(move || format!("Bind {} to a role", nodes(count())));
     let verdict = move || chosen.read().as_ref().and_then(|role| board_state.verdict(role));
     let roles = move || {
-        let Some(lift) = board_state.lift().get() else {
+        let Some(preview) = board_state.drop_preview().get() else {
             return view! { <p class="muted" role="status">"Checking roles"</p> }.into_any();
         };
         let query = filter.get().to_lowercase();
         let fits = |role: &&RoleDropPreview| role.role.as_str().contains(&query);
-        let choices: Vec<_> = lift
+        let choices: Vec<_> = preview
             .roles
             .iter()
             .filter(fits)
-            .map(|role| choice(chosen, &role.role, &Verdict::of(&lift, &role.role)))
+            .map(|role| choice(chosen, &role.role, &Verdict::of(&preview, &role.role)))
             .collect();
         if choices.is_empty() {
             return view! { <p class="muted">"No role on this board matches. Add the role first."</p> }
@@ -88,7 +89,7 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
             title=title
             handle=handle
             closed=Callback::new(move |()| {
-                cancel_menu_lift(board_state);
+                cancel_menu_drag(board_state);
                 chosen.set(None);
                 filter.set(String::new());
             })
@@ -104,7 +105,7 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
                 }
             >
                 <div class="body">
-                    <p class="muted">{move || board_state.lifted().read().as_ref().map(|lifted| board_state.names(&lifted.nodes))}</p>
+                    <p class="muted">{move || board_state.dragged().read().as_ref().map(|dragged| board_state.names(&dragged.nodes))}</p>
                     <div class="field">
                         <label for="bind-filter">"Role"</label>
                         <input
@@ -153,7 +154,14 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
     let handle = board_state.dialogs.part;
     let found = move || {
         let role = board_state.part().get()?;
-        board_state.lift().read().as_ref()?.roles.iter().find(|found| found.role == role).cloned()
+        board_state
+            .drop_preview()
+            .read()
+            .as_ref()?
+            .roles
+            .iter()
+            .find(|found| found.role == role)
+            .cloned()
     };
     let title = Signal::derive(move || {
         let text = |found: RoleDropPreview| {
@@ -185,7 +193,7 @@ pub(super) fn PartialBindDialog(board_state: BoardState) -> impl IntoView {
             handle=handle
             closed=Callback::new(move |()| {
                 board_state.part().set(None);
-                if board_state.lifted().read_untracked().is_some() {
+                if board_state.dragged().read_untracked().is_some() {
                     board_state.cancel();
                 }
             })
@@ -338,8 +346,8 @@ fn load_candidates(
             return;
         }
         let take = move |answer: ServerResult<DropPreview>| match answer {
-            Ok(lift) => {
-                possible.try_set(lift.roles.into_iter().find(|found| found.role == role));
+            Ok(preview) => {
+                possible.try_set(preview.roles.into_iter().find(|found| found.role == role));
             }
             Err(failure) => {
                 board_state.problem().try_set(Some(failure.0));
@@ -349,7 +357,7 @@ fn load_candidates(
     });
 }
 
-/// Lifts the selected nodes after a short delay, to preview the binding.
+/// Starts to drag the selected nodes after a short delay, to preview the binding.
 fn preview_selection(board_state: BoardState, chosen: RwSignal<BTreeSet<NodeId>>) {
     Effect::new(move |last: Option<Option<TimeoutHandle>>| {
         if let Some(Some(waiting)) = last {
@@ -357,11 +365,11 @@ fn preview_selection(board_state: BoardState, chosen: RwSignal<BTreeSet<NodeId>>
         }
         let nodes: Vec<NodeId> = chosen.get().into_iter().collect();
         if nodes.is_empty() {
-            untrack(|| cancel_menu_lift(board_state));
+            untrack(|| cancel_menu_drag(board_state));
             return None;
         }
         set_timeout_with_handle(
-            move || board_state.start_drag(nodes, LiftedBy::Menu),
+            move || board_state.start_drag(nodes, DragSource::Menu),
             Duration::from_millis(150),
         )
         .ok()

@@ -13,7 +13,7 @@ use api::views::board::{
 use engine::Hash;
 use engine::counting::many;
 use engine::ids::{NodeId, NoderoleId, RoleName};
-use engine::plan::lift::DropPreview;
+use engine::plan::drop_preview::DropPreview;
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
@@ -28,9 +28,9 @@ use crate::live::Event;
 use crate::pages::edits;
 use crate::pages::edits::{EditContext, Joining, Put, Step};
 
-/// How nodes were lifted.
+/// How nodes were dragged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum LiftedBy {
+pub(super) enum DragSource {
     Pointer,
     Keyboard,
     Menu,
@@ -65,8 +65,8 @@ impl PlannerState {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DraggedNodes {
     pub(super) nodes: Vec<NodeId>,
-    pub(super) by: LiftedBy,
-    /// Distinguishes the response for this lift from late responses.
+    pub(super) by: DragSource,
+    /// Distinguishes the response for this drag from late responses.
     number: u32,
 }
 
@@ -86,10 +86,10 @@ pub(super) struct BoardState {
     /// Nodes of the tray beyond the board's list that a search has found.
     found: RwSignal<Vec<TrayNode>>,
     selected: RwSignal<BTreeSet<NodeId>>,
-    lifted: RwSignal<Option<DraggedNodes>>,
-    lift: RwSignal<Option<Arc<DropPreview>>>,
+    dragged: RwSignal<Option<DraggedNodes>>,
+    drop_preview: RwSignal<Option<Arc<DropPreview>>>,
     over: RwSignal<Option<RoleName>>,
-    /// The number of lifts so far, which is the number of the current lift.
+    /// The number of drags so far, which is the number of the current drag.
     drag_count: StoredValue<u32>,
     /// The role of a drop that happened before the response.
     dropped: StoredValue<Option<RoleName>>,
@@ -155,12 +155,12 @@ impl BoardState {
             now
         });
         let found = RwSignal::new(Vec::new());
-        let lifted = RwSignal::new(None);
-        let is_lifted = Memo::new(move |_| lifted.read().is_some());
+        let dragged = RwSignal::new(None);
+        let is_dragged = Memo::new(move |_| dragged.read().is_some());
         let board = Memo::new(move |last: Option<&Arc<Board>>| match last {
-            // The board does not change under lifted nodes. It updates when they are dropped or put
+            // The board does not change under dragged nodes. It updates when they are dropped or put
             // back.
-            Some(last) if is_lifted.get() => last.clone(),
+            Some(last) if is_dragged.get() => last.clone(),
             _ => with_found(feed.value().get(), &found.read()),
         });
         let proposal = Memo::new(move |_| board.read().proposal.clone());
@@ -184,8 +184,8 @@ impl BoardState {
             heard,
             found,
             selected: RwSignal::new(BTreeSet::new()),
-            lifted,
-            lift: RwSignal::new(None),
+            dragged,
+            drop_preview: RwSignal::new(None),
             over: RwSignal::new(None),
             drag_count: StoredValue::new(0),
             dropped: StoredValue::new(None),
@@ -240,11 +240,11 @@ impl BoardState {
     pub(super) fn selected(self) -> RwSignal<BTreeSet<NodeId>> {
         self.selected
     }
-    pub(super) fn lifted(self) -> RwSignal<Option<DraggedNodes>> {
-        self.lifted
+    pub(super) fn dragged(self) -> RwSignal<Option<DraggedNodes>> {
+        self.dragged
     }
-    pub(super) fn lift(self) -> RwSignal<Option<Arc<DropPreview>>> {
-        self.lift
+    pub(super) fn drop_preview(self) -> RwSignal<Option<Arc<DropPreview>>> {
+        self.drop_preview
     }
     pub(super) fn over(self) -> RwSignal<Option<RoleName>> {
         self.over
@@ -492,36 +492,38 @@ impl BoardState {
     ) {
         let deployment = self.board.read_untracked().id;
         match self.current_planner() {
-            Some(planner) => then(Ok(planner.lift(deployment, &nodes))),
+            Some(planner) => then(Ok(planner.preview_drop(deployment, &nodes))),
             None => {
-                spawn_local(async move { then(server_functions::lift(deployment, nodes).await) })
+                spawn_local(
+                    async move { then(server_functions::preview_drop(deployment, nodes).await) },
+                )
             }
         }
     }
 
-    // --- lifting ---
+    // --- dragging ---
 
-    /// Lifts nodes and determines the valid roles, once.
-    pub(super) fn start_drag(self, nodes: Vec<NodeId>, by: LiftedBy) {
+    /// Starts to drag nodes and determines the valid roles, once.
+    pub(super) fn start_drag(self, nodes: Vec<NodeId>, by: DragSource) {
         if nodes.is_empty() {
             return;
         }
         self.drag_count.update_value(|drag_count| *drag_count += 1);
         let number = self.drag_count.get_value();
         let names = self.names(&nodes);
-        self.lifted.set(Some(DraggedNodes { nodes: nodes.clone(), by, number }));
-        self.lift.set(None);
+        self.dragged.set(Some(DraggedNodes { nodes: nodes.clone(), by, number }));
+        self.drop_preview.set(None);
         self.dropped.set_value(None);
         self.ahead.set_value(Vec::new());
-        if by == LiftedBy::Keyboard {
+        if by == DragSource::Keyboard {
             self.say(format!("{names} picked up. Use the arrow keys to choose a role, Enter to drop, Escape to cancel."));
         }
         self.load_bind_options(nodes, move |answer| {
             let current = self
-                .lifted
+                .dragged
                 .try_get_untracked()
                 .flatten()
-                .is_some_and(|lifted| lifted.number == number);
+                .is_some_and(|dragged| dragged.number == number);
             if current {
                 self.learn(answer);
             }
@@ -530,11 +532,11 @@ impl BoardState {
 
     fn learn(self, answer: ServerResult<DropPreview>) {
         match answer {
-            Ok(lift) => {
-                self.lift.set(Some(Arc::new(lift)));
+            Ok(preview) => {
+                self.drop_preview.set(Some(Arc::new(preview)));
                 match self.dropped.try_update_value(Option::take).flatten() {
                     Some(role) => self.drop_delayed(&role),
-                    None if self.is_dragged_by(LiftedBy::Keyboard) => self.apply_queued_keys(),
+                    None if self.is_dragged_by(DragSource::Keyboard) => self.apply_queued_keys(),
                     None => {}
                 }
             }
@@ -545,44 +547,44 @@ impl BoardState {
         }
     }
 
-    pub(super) fn is_dragged_by(self, by: LiftedBy) -> bool {
-        self.lifted.read_untracked().as_ref().is_some_and(|lifted| lifted.by == by)
+    pub(super) fn is_dragged_by(self, by: DragSource) -> bool {
+        self.dragged.read_untracked().as_ref().is_some_and(|dragged| dragged.by == by)
     }
 
-    /// The impact of a drop on a role. `None` while nothing is lifted or the response is pending.
+    /// The impact of a drop on a role. `None` while nothing is dragged or the response is pending.
     pub(super) fn verdict(self, role: &RoleName) -> Option<Verdict> {
-        self.lift.read().as_ref().map(|lift| Verdict::of(lift, role))
+        self.drop_preview.read().as_ref().map(|preview| Verdict::of(preview, role))
     }
 
     fn drop_outcome_untracked(self, role: &RoleName) -> Option<Verdict> {
-        self.lift.read_untracked().as_ref().map(|lift| Verdict::of(lift, role))
+        self.drop_preview.read_untracked().as_ref().map(|preview| Verdict::of(preview, role))
     }
 
-    /// Puts the lifted nodes back.
+    /// Puts the dragged nodes back.
     pub(super) fn cancel(self) {
-        if self.is_dragged_by(LiftedBy::Keyboard) {
+        if self.is_dragged_by(DragSource::Keyboard) {
             self.say("Canceled. Nothing was changed.");
         }
         self.end_drag();
     }
 
     fn end_drag(self) {
-        self.lifted.set(None);
-        self.lift.set(None);
+        self.dragged.set(None);
+        self.drop_preview.set(None);
         self.over.set(None);
         self.dropped.set_value(None);
         self.ahead.set_value(Vec::new());
     }
 
-    /// Drops the lifted nodes on a role: binds them, asks for confirmation if only some are valid,
+    /// Drops the dragged nodes on a role: binds them, asks for confirmation if only some are valid,
     /// or shows why none is.
     pub(super) fn drop_on(self, role: &RoleName) {
-        let Some(lift) = self.lift.get_untracked() else {
+        let Some(preview) = self.drop_preview.get_untracked() else {
             self.dropped.set_value(Some(role.clone()));
             return;
         };
-        match Verdict::of(&lift, role) {
-            Verdict::Allowed { .. } => self.bind(role.clone(), drop_outcome::legal(&lift, role)),
+        match Verdict::of(&preview, role) {
+            Verdict::Allowed { .. } => self.bind(role.clone(), drop_outcome::legal(&preview, role)),
             Verdict::Partial { .. } => {
                 self.part.set(Some(role.clone()));
                 self.dialogs.part.open();
@@ -596,7 +598,7 @@ impl BoardState {
     fn drop_delayed(self, role: &RoleName) {
         self.drop_on(role);
         let refused = self.drop_outcome_untracked(role).filter(|verdict| !verdict.takes());
-        if let Some(refused) = refused.filter(|_| self.is_dragged_by(LiftedBy::Pointer)) {
+        if let Some(refused) = refused.filter(|_| self.is_dragged_by(DragSource::Pointer)) {
             self.problem.set(Some(Problem::conflict("not_bound", refused.announcement(role))));
             self.end_drag();
         }
@@ -613,22 +615,22 @@ impl BoardState {
         self.end_drag();
     }
 
-    /// Binds the valid nodes among the lifted ones.
+    /// Binds the valid nodes among the dragged ones.
     pub(super) fn bind_allowed(self, role: RoleName) {
         let nodes = self
-            .lift
+            .drop_preview
             .read_untracked()
             .as_ref()
-            .map(|lift| drop_outcome::legal(lift, &role))
+            .map(|preview| drop_outcome::legal(preview, &role))
             .unwrap_or_default();
         if !nodes.is_empty() {
             self.bind(role, nodes);
         }
     }
 
-    /// Cancels the lift when the pointer is released or the focus leaves. Does nothing while a drop
+    /// Cancels the drag when the pointer is released or the focus leaves. Does nothing while a drop
     /// awaits the response or the user's confirmation.
-    pub(super) fn cancel_lift(self, by: LiftedBy) {
+    pub(super) fn cancel_drag(self, by: DragSource) {
         if self.is_dragged_by(by)
             && self.part.read_untracked().is_none()
             && self.dropped.with_value(Option::is_none)
@@ -643,10 +645,10 @@ impl BoardState {
             || self.ahead.with_value(|ahead| ahead.contains(&Key::Drop))
     }
 
-    /// Handles a key while nodes are lifted by keyboard. Keys that arrive before the response are
+    /// Handles a key while nodes are dragged by keyboard. Keys that arrive before the response are
     /// queued.
     pub(super) fn press(self, key: Key) {
-        if self.lift.read_untracked().is_none() {
+        if self.drop_preview.read_untracked().is_none() {
             return self.ahead.update_value(|ahead| {
                 let is_over = ahead.len() == MAX_QUEUED_KEYS || ahead.last() == Some(&Key::Drop);
                 ahead.extend((!is_over).then_some(key));
@@ -670,9 +672,9 @@ impl BoardState {
         }
     }
 
-    /// Moves between rows with lifted nodes.
+    /// Moves between rows with dragged nodes.
     fn walk(self, walk: Direction) {
-        let Some(lift) = self.lift.get_untracked() else { return };
+        let Some(preview) = self.drop_preview.get_untracked() else { return };
         let board = self.board.read_untracked();
         let shown = board.groups.iter().flat_map(|group| &group.roles).filter(|role| role.bindable);
         let rows: Vec<RoleName> = shown.map(|role| role.role.clone()).collect();
@@ -681,11 +683,11 @@ impl BoardState {
             .read_untracked()
             .as_ref()
             .and_then(|over| rows.iter().position(|row| row == over));
-        let Some(to) = walk.from(now, &rows, |row| Verdict::of(&lift, row).takes()) else {
+        let Some(to) = walk.from(now, &rows, |row| Verdict::of(&preview, row).takes()) else {
             self.say("These nodes cannot be bound to any role here.");
             return;
         };
-        let verdict = Verdict::of(&lift, &rows[to]);
+        let verdict = Verdict::of(&preview, &rows[to]);
         self.over.set(Some(rows[to].clone()));
         self.say(verdict.announcement(&rows[to]));
         super::grid::scroll_to(&rows[to]);
@@ -828,7 +830,7 @@ impl BoardState {
         self.reject_queued("The edit was not saved: the board could not be loaded. Try again.");
     }
 
-    /// Reads the open proposal of the last fetch, even while nodes are lifted.
+    /// Reads the open proposal of the last fetch, even while nodes are dragged.
     fn newest<T>(self, look: impl FnOnce(&ProposalView) -> T) -> Option<T> {
         self.feed.value().with_untracked(|board| board.proposal.as_ref().map(look))
     }
@@ -987,7 +989,7 @@ fn set_if_changed(signal: &ArcRwSignal<StepState>, state: StepState) {
 /// The maximum number of queued keys. More than a person presses while a response is pending.
 const MAX_QUEUED_KEYS: usize = 64;
 
-/// A key while nodes are lifted by keyboard.
+/// A key while nodes are dragged by keyboard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Key {
     Direction(Direction),

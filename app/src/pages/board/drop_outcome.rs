@@ -1,9 +1,9 @@
-//! The impact of dropping nodes on a role, in words. Pure: the response to the lift contains the
+//! The impact of dropping nodes on a role, in words. Pure: the response to the preview contains the
 //! decision.
 
 use engine::counting::many;
 use engine::ids::{NodeId, RoleName};
-use engine::plan::lift::{AddedRole, DropPreview, RoleDropPreview};
+use engine::plan::drop_preview::{AddedRole, DropPreview, RoleDropPreview};
 
 /// The maximum number of listed names. The rest is a count.
 const MAX_NAMED: usize = 6;
@@ -34,7 +34,7 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// The impact for a role, from the response to the lift.
+    /// The impact for a role, from the preview.
     pub(super) fn of(options: &DropPreview, role: &RoleName) -> Self {
         let Some(found) = options.roles.iter().find(|found| found.role == *role) else {
             return Self::None;
@@ -211,7 +211,7 @@ pub(super) fn legal(options: &DropPreview, role: &RoleName) -> Vec<NodeId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::plan::lift::IllegalNode;
+    use engine::plan::drop_preview::IllegalNode;
 
     fn role(legal: usize, illegal: &[(&str, &str)]) -> RoleDropPreview {
         let node = NodeId(Default::default());

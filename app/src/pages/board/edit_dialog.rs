@@ -149,7 +149,7 @@ pub(super) fn EditDialog(board_state: BoardState) -> impl IntoView {
 
 fn closed(board_state: BoardState) {
     if matches!(&*board_state.act.read_untracked(), Some(OpenEdit::SelectNodes(_))) {
-        bind::cancel_menu_lift(board_state);
+        bind::cancel_menu_drag(board_state);
     }
     board_state.act.set(None);
 }

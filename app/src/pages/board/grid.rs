@@ -116,7 +116,7 @@ fn Row(
             aria-label=move || format!("Role {}", role.read().role)
             data-role=move || role.read().role.to_string()
             data-bindable=move || bindable.get().then_some("")
-            data-lift=move || verdict.read().as_ref().map(Verdict::label)
+            data-drop=move || verdict.read().as_ref().map(Verdict::label)
             data-over=move || over.get().then_some("")
             on:dragover=move |event| drag_over(board_state, name, bindable.get_untracked(), &verdict.get_untracked(), &event)
             on:dragleave=move |event| drag_leave(board_state, name, &event)
@@ -139,7 +139,7 @@ fn Row(
                 </ul>
                 {move || more()}
                 {move || add()}
-                {move || text().map(|(text, reasons)| view! { <span class="said" title=reasons>{text}</span> })}
+                {move || text().map(|(text, reasons)| view! { <span class="drop-text" title=reasons>{text}</span> })}
             </div>
         </div>
     }
@@ -202,7 +202,7 @@ fn drag_over(
     verdict: &Option<Verdict>,
     event: &DragEvent,
 ) {
-    if !bindable || board_state.lifted().read_untracked().is_none() {
+    if !bindable || board_state.dragged().read_untracked().is_none() {
         return;
     }
     let is_other =

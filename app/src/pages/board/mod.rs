@@ -2,7 +2,7 @@
 //!
 //! Rows are roles, cells contain node chips, and the tray contains nodes that could be bound. While
 //! a proposal is open, the board stays live and also shows the additions of the proposal. There are
-//! three ways to bind: drag and drop, *Bind to…* and the keyboard. Each lifts nodes, shows the
+//! three ways to bind: drag and drop, *Bind to…* and the keyboard. Each starts to drag nodes, shows the
 //! impact in every row, and drops. All end in one command ([`board_state::BoardState::bind`]).
 
 mod add_role;
@@ -123,7 +123,7 @@ fn Loaded(
         <edit_dialog::EditDialog board_state/>
         // Not above the rows: a message that appears there would shift them, and the user would
         // grab the wrong node.
-        <div class="aloft">
+        <div class="board-notices">
             <ProblemNotice problem=board_state.feed().problem() retry=board_state.feed().retry()/>
             <ProblemNotice problem=problem_of(propose)/>
             <ProblemNotice problem=board_state.problem() dismiss=Callback::new(move |()| board_state.problem().set(None))/>

@@ -1,9 +1,9 @@
 //! The planner in the browser: it computes the impact of a drop with the engine's own code, while
-//! the nodes are lifted.
+//! the nodes are dragged.
 //!
 //! The server has the last word. After each command, its hash of the proposal's effects is compared
 //! with the predicted one. If they differ, the page stops planning and tells the user. It then
-//! queries the server for each lift, which is slower but always correct.
+//! queries the server for each drag, which is slower but always correct.
 //!
 //! The planner is a separate chunk ([`crate::pages::part`]). It is loaded for readers who may edit
 //! the open proposal. The board works without it and uses it only through [`Planning`].
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use api::views::board::PlannerView;
 use engine::Hash;
 use engine::ids::{DeploymentId, NodeId, ProposalId};
-use engine::plan::lift::DropPreview;
-use engine::plan::lift::lift;
+use engine::plan::drop_preview::DropPreview;
+use engine::plan::drop_preview::preview_drop;
 use engine::plan::{Edit, Grounded, NumberedEdit};
 use leptos::wasm_split::{SplitLoaderError, wasm_split};
 
@@ -41,7 +41,7 @@ pub(super) trait Planning: fmt::Debug + Send + Sync {
     fn is_at(&self, version: i32) -> bool;
 
     /// The valid roles for these nodes.
-    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> DropPreview;
+    fn preview_drop(&self, deployment: DeploymentId, nodes: &[NodeId]) -> DropPreview;
 
     /// The hash of the proposal's effects with further edits. `None` if an edit uses a new version
     /// of a barclamp, since the base data has only versions in use.
@@ -59,7 +59,7 @@ pub(super) type LoadResult = Option<Result<Planner, Unusable>>;
 
 /// Fetches the data for planning the open proposal of a deployment. Reuses the last base data if
 /// its stamp is current, so a request without news is cheap. Fails if the chunk cannot be loaded or
-/// the server cannot be reached. Then the server is queried for each lift.
+/// the server cannot be reached. Then the server is queried for each drag.
 #[wasm_split(planner, fallible, wasm_split_path = ::leptos::wasm_split)]
 pub(super) fn learn(
     deployment: DeploymentId,
@@ -136,9 +136,11 @@ impl Planning for Planned {
         self.version == version
     }
 
-    fn lift(&self, deployment: DeploymentId, nodes: &[NodeId]) -> DropPreview {
+    fn preview_drop(&self, deployment: DeploymentId, nodes: &[NodeId]) -> DropPreview {
         let Grounded { skeleton, catalog } = &self.stamped.ground;
-        timed("gantry: lift", || lift(skeleton, catalog, &self.edits, self.next, deployment, nodes))
+        timed("gantry: drop preview", || {
+            preview_drop(skeleton, catalog, &self.edits, self.next, deployment, nodes)
+        })
     }
 
     fn effects_with(&self, edits: &[Edit]) -> Option<Hash> {

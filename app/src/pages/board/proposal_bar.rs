@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use super::board_state::BoardState;
 use super::server_functions::Propose;
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{on_success, problem_of};
 use crate::components::{
     Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon,
@@ -179,7 +179,7 @@ fn EditList(board_state: BoardState) -> impl IntoView {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
                 <span>{edit.text.clone()} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
-                <span class="muted">{edit.actor.clone()} ", " <Moment at=edit.at/> {fate(&edit).map(|fate| view! { <br/> {fate} })}</span>
+                <span class="muted">{edit.actor.clone()} ", " <TimeText at=edit.at/> {fate(&edit).map(|fate| view! { <br/> {fate} })}</span>
             </li>
         }
     };

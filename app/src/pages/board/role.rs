@@ -74,7 +74,7 @@ pub(super) fn RerunRole(
     role: BoardRole,
     taken: Callback<()>,
 ) -> impl IntoView {
-    let (reason, behind) = (RwSignal::new(String::new()), RwSignal::new(false));
+    let (reason, with_dependents) = (RwSignal::new(String::new()), RwSignal::new(false));
     let beside = RwSignal::new(BTreeSet::<RoleName>::new());
     let (bound, more) = role_nodes(board_state, &role);
     let name = StoredValue::new(role.role);
@@ -84,7 +84,7 @@ pub(super) fn RerunRole(
             return Vec::new();
         }
         let role = name.get_value();
-        if behind.get() {
+        if with_dependents.get() {
             let deployment = board_state.board().read().id;
             let roles = beside.get().into_iter().chain([role]).collect();
             return vec![Edit::RerunSlice(edit::RerunSlice { deployment, roles, reason })];
@@ -108,7 +108,7 @@ pub(super) fn RerunRole(
         };
         format!("Runs on {} after the commit.{rest}", nodes(bound.read().len()))
     };
-    let done = move || match behind.get_untracked() {
+    let done = move || match with_dependents.get_untracked() {
         true => format!("The proposal runs {} and its dependents again.", name.get_value()),
         false => {
             format!(
@@ -130,10 +130,10 @@ pub(super) fn RerunRole(
                 <p>{move || about()}</p>
                 <Reason id="again-reason" reason hint="Shown in the review and with each run."/>
                 <label class="choice">
-                    <input type="checkbox" prop:checked=move || behind.get() on:change=move |event| behind.set(event_target_checked(&event))/>
+                    <input type="checkbox" prop:checked=move || with_dependents.get() on:change=move |event| with_dependents.set(event_target_checked(&event))/>
                     <span><b>"Include the dependents in this deployment"</b> " " <small>"On every node, in dependency order."</small></span>
                 </label>
-                {move || behind.get().then(|| view! { <FurtherRoles board_state name=name.get_value() beside/> })}
+                {move || with_dependents.get().then(|| view! { <FurtherRoles board_state name=name.get_value() beside/> })}
                 <Outcome of=edit_form/>
             </div>
             <div class="foot"><SubmitButton of=edit_form/></div>

@@ -2,7 +2,7 @@
 
 use api::views::board::{Board, BoardQuery, PlannerView, RoleNoderoles, TrayFilter, TrayNodes};
 use engine::ids::{DeploymentId, NodeId, ProposalId, RoleName};
-use engine::plan::lift::DropPreview;
+use engine::plan::drop_preview::DropPreview;
 use leptos::prelude::*;
 
 use crate::codec::AsJson;
@@ -43,9 +43,12 @@ pub async fn tray_nodes(
 
 /// The actions that the open proposal allows for these nodes.
 #[server(name = ReadBindOptions, prefix = "/call", endpoint = "bind-options", input = AsJson, output = AsJson)]
-pub async fn lift(deployment: DeploymentId, nodes: Vec<NodeId>) -> ServerResult<DropPreview> {
+pub async fn preview_drop(
+    deployment: DeploymentId,
+    nodes: Vec<NodeId>,
+) -> ServerResult<DropPreview> {
     let (request, actor) = signed_in()?;
-    answer(request.control.lift(&actor, deployment, nodes).await).await
+    answer(request.control.preview_drop(&actor, deployment, nodes).await).await
 }
 
 /// The data that the browser needs to plan. See [`crate::pages::board`].

@@ -18,15 +18,15 @@ use crate::components::mark;
 #[component]
 pub(super) fn StepStates(board_state: BoardState) -> impl IntoView {
     let counts = Memo::new(move |last: Option<&StateCounts>| match last {
-        // While nodes are lifted, an additional line would shift every row under the pointer.
-        Some(last) if board_state.lifted().read().is_some() => *last,
+        // While nodes are dragged, an additional line would shift every row under the pointer.
+        Some(last) if board_state.dragged().read().is_some() => *last,
         _ => board_state.standing(),
     });
     let here = expect_context::<Memo<Address>>();
     let is_none = Memo::new(move |_| counts.get() == StateCounts::default());
     let each = STEP_STATES.into_iter().map(|state| one(board_state, counts, state)).collect_view();
     view! {
-        <ul class="counts standing" aria-label="Steps by state">
+        <ul class="counts step-counts" aria-label="Steps by state">
             {each}
             {move || is_none.get().then(|| view! { <li><span class="muted">"No noderoles"</span></li> })}
             <li>

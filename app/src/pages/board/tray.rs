@@ -1,4 +1,4 @@
-//! The tray: nodes that could be bound. They can be selected, dragged and lifted.
+//! The tray: nodes that could be bound. They can be selected, and dragged with the pointer or the keyboard.
 
 use api::views::board::{MAX_FOUND_NODES, TrayFilter, TrayNode};
 use engine::counting::many;
@@ -13,7 +13,7 @@ use wasm_bindgen::JsCast;
 
 use super::address::{Address, TRAY_FILTERS, filter_param, parse_filter};
 use super::bind;
-use super::board_state::{BoardState, Direction, Key, LiftedBy, Search, nodes};
+use super::board_state::{BoardState, Direction, DragSource, Key, Search, nodes};
 use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
 use super::move_nodes::NodeInDeployment;
@@ -237,8 +237,8 @@ fn tray_node(
             {(!node.alive).then(|| view! { <span class="unseen">" is dead"</span> })}
         }
     };
-    let is_lifted = move || {
-        board_state.lifted().read().as_ref().is_some_and(|lifted| lifted.nodes.contains(&id))
+    let is_dragged = move || {
+        board_state.dragged().read().as_ref().is_some_and(|dragged| dragged.nodes.contains(&id))
     };
     let reachable = move || match floor
         .focus
@@ -266,7 +266,7 @@ fn tray_node(
         true => view! {
             <button
                 class="chip"
-                class:lifted=is_lifted
+                class:dragged=is_dragged
                 type="button"
                 draggable="true"
                 data-tray=id.to_string()
@@ -279,7 +279,7 @@ fn tray_node(
                     open_menu(board_state, id);
                 }
                 on:focus=move |_| floor.focus.set(Some(id))
-                on:blur=move |_| board_state.cancel_lift(LiftedBy::Keyboard)
+                on:blur=move |_| board_state.cancel_drag(DragSource::Keyboard)
                 on:keydown=move |event| key(board_state, floor, id, &event)
                 on:keyup=move |event| {
                     // Some browsers fire a click when Space is released.
@@ -288,7 +288,7 @@ fn tray_node(
                     }
                 }
                 on:dragstart=move |event| on_drag_start(board_state, floor, id, &event)
-                on:dragend=move |_| board_state.cancel_lift(LiftedBy::Pointer)
+                on:dragend=move |_| board_state.cancel_drag(DragSource::Pointer)
             >
                 {move || face()}
             </button>
@@ -303,7 +303,7 @@ pub(super) fn about(node: &TrayNode) -> String {
     format!("{}\nin {}, {alive}, {}", node.fqdn, node.deployment, many(node.noderoles, "noderole"))
 }
 
-/// The nodes that a chip lifts: the selection if the chip is part of it, otherwise only the chip's
+/// The nodes that a chip drags: the selection if the chip is part of it, otherwise only the chip's
 /// node.
 fn dragged_nodes(board_state: BoardState, id: NodeId) -> Vec<NodeId> {
     let selected = board_state.selected_nodes();
@@ -334,7 +334,7 @@ fn key(board_state: BoardState, floor: TrayState, id: NodeId, event: &KeyboardEv
     if event.ctrl_key() || event.meta_key() || event.alt_key() {
         return;
     }
-    let handled = match board_state.is_dragged_by(LiftedBy::Keyboard) {
+    let handled = match board_state.is_dragged_by(DragSource::Keyboard) {
         true => on_drag_key(board_state, &key),
         false => on_idle_key(board_state, floor, id, &key),
     };
@@ -371,7 +371,7 @@ fn single(key: &str) -> Option<char> {
 
 fn on_idle_key(board_state: BoardState, floor: TrayState, id: NodeId, key: &str) -> bool {
     match key {
-        " " => board_state.start_drag(dragged_nodes(board_state, id), LiftedBy::Keyboard),
+        " " => board_state.start_drag(dragged_nodes(board_state, id), DragSource::Keyboard),
         "ArrowDown" | "ArrowRight" => floor.focus_by(id, 1),
         "ArrowUp" | "ArrowLeft" => floor.focus_by(id, -1),
         _ => return false,
@@ -394,8 +394,8 @@ impl TrayState {
 }
 
 fn on_drag_start(board_state: BoardState, floor: TrayState, id: NodeId, event: &DragEvent) {
-    let lifted = dragged_nodes(board_state, id);
-    let names = board_state.names(&lifted);
+    let dragged = dragged_nodes(board_state, id);
+    let names = board_state.names(&dragged);
     if let Some(transfer) = event.data_transfer() {
         // Some browsers do not start a drag without data.
         let _ = transfer.set_data("text/plain", &names);
@@ -406,5 +406,5 @@ fn on_drag_start(board_state: BoardState, floor: TrayState, id: NodeId, event: &
         }
     }
     // Deferred, because some browsers end a drag if the page changes in `dragstart`.
-    set_timeout(move || board_state.start_drag(lifted, LiftedBy::Pointer), Duration::ZERO);
+    set_timeout(move || board_state.start_drag(dragged, DragSource::Pointer), Duration::ZERO);
 }

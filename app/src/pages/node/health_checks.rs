@@ -9,7 +9,7 @@ use leptos::prelude::*;
 use super::stored::{self, NodeParam};
 use super::{check_details, health_check_result, server_functions};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::list::{ListAddress, columns_of};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
 use crate::components::poll_while_visible::poll_while_visible;
@@ -58,7 +58,13 @@ impl ListPage for NodeHealthChecks {
         let (sort, before) = address.stretch()?;
         server_functions::node_health_checks(
             name,
-            HealthChecksQuery { reached, filter: address.param("filter"), sort, limit: None, before },
+            HealthChecksQuery {
+                reached,
+                filter: address.param("filter"),
+                sort,
+                limit: None,
+                before,
+            },
         )
         .await
     }
@@ -89,7 +95,7 @@ impl ListPage for NodeHealthChecks {
         let check = check.get_untracked();
         view! {
             <tr>
-                <td data-label="When"><Moment at=check.at/></td>
+                <td data-label="When"><TimeText at=check.at/></td>
                 {with.cell(Part::Result, "", health_check_result(check.reached))}
                 {with.cell(Part::Address, "", view! { <div>{check_details(&check)}</div> })}
                 {with.cell(Part::Duration, "", format!("{} ms", check.duration_ms))}

@@ -10,7 +10,7 @@ use leptos::prelude::*;
 use super::server_functions;
 use super::stored::{self, NodeParam};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::list::{ListAddress, columns_of};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
 use crate::components::{Empty, Icon, StatePill};
@@ -111,7 +111,7 @@ impl ListPage for NodeNoderoles {
                 <td data-label="Role">{role}</td>
                 {with.cell(Part::Deployment, "", deployment)}
                 {with.cell(Part::State, "", state)}
-                {with.cell(Part::Since, "muted", move || view! { <Moment at=carried.read().since/> })}
+                {with.cell(Part::Since, "muted", move || view! { <TimeText at=carried.read().since/> })}
             </tr>
         }
         .into_any()

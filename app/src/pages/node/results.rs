@@ -11,7 +11,7 @@ use leptos::prelude::*;
 use super::server_functions;
 use super::stored::{self, NodeParam};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::list::{ListAddress, columns_of};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
 use crate::components::{Empty, Icon};
@@ -105,7 +105,7 @@ impl ListPage for ResultsOn {
                 {with.cell(Part::Outcome, "", line.outcome)}
                 {with.cell(Part::Result, "", result)}
                 {with.cell(Part::Blueprint, "", line.blueprint.0)}
-                {with.cell(Part::Time, "muted", view! { <Moment at=line.at/> })}
+                {with.cell(Part::Time, "muted", view! { <TimeText at=line.at/> })}
             </tr>
         }
         .into_any()

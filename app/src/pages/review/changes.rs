@@ -198,7 +198,7 @@ impl CommentLinks {
             )
         };
         view! {
-            <a class="talk" class:open=has_open class:some=has_some href=address title=label>
+            <a class="thread-link" class:open=has_open class:some=has_some href=address title=label>
                 {icon(Icon::Talk)}
                 <span class="unseen">{label.clone()}</span>
                 {move || text()}

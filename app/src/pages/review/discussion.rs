@@ -10,7 +10,7 @@ use leptos::prelude::*;
 
 use super::server_functions::{OpenThread, Reply, ResolveThread};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{on_success, problem_of};
 use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, rows};
 
@@ -75,7 +75,7 @@ fn Thread(
             .into_any(),
         Some(ThreadResolution { by, at }) => view! {
             <span class="pill" data-state="active">{icon(Icon::Check)} "resolved"</span>
-            <span class="muted">"by " {by} ", " <Moment at/></span>
+            <span class="muted">"by " {by} ", " <TimeText at/></span>
         }
         .into_any(),
     };
@@ -91,7 +91,7 @@ fn Thread(
         let line = |comment: api::reviews::CommentView| {
             view! {
                 <li>
-                    <span class="line"><b>{comment.person}</b> <span class="muted"><Moment at=comment.at/></span></span>
+                    <span class="line"><b>{comment.person}</b> <span class="muted"><TimeText at=comment.at/></span></span>
                     <p class="comment-text"><bdi>{comment.body}</bdi></p>
                 </li>
             }
@@ -238,7 +238,7 @@ fn Verdicts(verdicts: Memo<Vec<VerdictView>>) -> impl IntoView {
                     <span class="pill" data-state=color>{icon(shape)} {word}</span>
                     {verdict.signed.clone().map(|name| view! { <span class="pill flat">"signed with " {name}</span> })}
                     {(!verdict.counts).then(|| view! { <span class="pill flat">"does not count"</span> })}
-                    <span class="muted"><Moment at=verdict.at/></span>
+                    <span class="muted"><TimeText at=verdict.at/></span>
                 </span>
                 {(!verdict.reason.is_empty()).then(|| view! { <p><bdi>{verdict.reason}</bdi></p> })}
             </li>

@@ -11,7 +11,7 @@ use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
 use super::server_functions::{Commit, GiveVerdict, sign_verdict, verdict_options};
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{act, on_success, problem_of};
 use crate::components::{
     EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, Refused, escape_textarea, icon,
@@ -248,7 +248,7 @@ fn VerdictForm(feed: Feed<ReviewView>, begun: RwSignal<String>) -> impl IntoView
                 VerdictKind::RequestChanges => "You requested changes ",
                 VerdictKind::Reject => "You rejected this ",
             };
-            view! { <p>{text} <Moment at=verdict.at/> ". Your newest verdict counts."</p> }
+            view! { <p>{text} <TimeText at=verdict.at/> ". Your newest verdict counts."</p> }
         })
     };
     view! {

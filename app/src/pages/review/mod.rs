@@ -36,7 +36,7 @@ pub(super) use planned::ReportResult;
 use super::part;
 use super::reviews::ReviewPill;
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::{
     EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one, load_part,
     loading_text, warnings,
@@ -448,7 +448,7 @@ fn Head(review: RwSignal<ReviewView>) -> impl IntoView {
                         {move || review.read().change_hash.chars().take(8).collect::<String>()}
                     </code>
                     " on blueprint " {move || review.read().parent.0} " · by " {move || review.read().authors.join(", ")} ", "
-                    {move || view! { <Moment at=review.read().at/> }}
+                    {move || view! { <TimeText at=review.read().at/> }}
                 </div>
                 <h1>
                     <bdi>{move || review.read().title.clone()}</bdi>

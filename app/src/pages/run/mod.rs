@@ -14,7 +14,7 @@ use leptos_meta::Title;
 use leptos_router::hooks::use_params_map;
 
 use crate::addresses;
-use crate::clock::{Elapsed, Moment};
+use crate::clock::{Elapsed, TimeText};
 use crate::components::action::{on_success, problem_of};
 use crate::components::badge::action_pill;
 use crate::components::json::DataView;
@@ -202,7 +202,7 @@ fn About(run: RwSignal<RunView>) -> impl IntoView {
                 "Deployment",
                 view! { <a href=addresses::deployment(&run.deployment)>{run.deployment.to_string()}</a> }.into_any(),
             ),
-            line("Queued", view! { <Moment at=run.queued/> }.into_any()),
+            line("Queued", view! { <TimeText at=run.queued/> }.into_any()),
         ];
         if let Some(started) = run.started {
             facts.push(line(

@@ -12,7 +12,7 @@ use super::server_functions::{self, DismissNotices, EndOtherSessions, EndSession
 use super::tokens::Tokens;
 use super::{ADMIN, SettingsTabs, grants_text};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{on_success, problem_of};
 use crate::components::{
     EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load, reset_on_success,
@@ -75,7 +75,7 @@ fn Notices(feed: Feed<AccountData>) -> impl IntoView {
     let notices = Memo::new(move |_| own.read().0.notices.clone());
     let shown = move || {
         let line = |notice: api::people::AccessNotice| {
-            view! { <p>"A password was set with a sign-in link that " <b>{notice.by}</b> " created, " <Moment at=notice.at/> ". If that was not you, tell another admin."</p> }
+            view! { <p>"A password was set with a sign-in link that " <b>{notice.by}</b> " created, " <TimeText at=notice.at/> ". If that was not you, tell another admin."</p> }
         };
         let notices = notices.get();
         (!notices.is_empty()).then(|| {
@@ -240,8 +240,8 @@ fn Sessions(feed: Feed<AccountData>) -> impl IntoView {
             <tr>
                 <td>{agent} {session.current.then(|| view! { " " <span class="pill" data-state="active">{icon(Icon::Active)} "this session"</span> })}</td>
                 <td data-label="Address" class="muted">{session.address}</td>
-                <td data-label="Started"><Moment at=session.since/></td>
-                <td data-label="Last used"><Moment at=session.last_seen/></td>
+                <td data-label="Started"><TimeText at=session.since/></td>
+                <td data-label="Last used"><TimeText at=session.last_seen/></td>
                 <td data-label="Actions">
                     {(!session.current).then(|| view! {
                         <ActionForm action=end>

@@ -7,7 +7,7 @@ use leptos::form::ActionForm;
 use leptos::{html, prelude::*};
 
 use super::server_functions::{self, RevokePasskey};
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{act, on_success, problem_of};
 use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
 use crate::failure::{Failure, ServerResult};
@@ -45,9 +45,9 @@ pub(super) fn Passkeys(
                 <td><b>{passkey.name.clone()}</b></td>
                 <td data-label="Host">{passkey.host.clone()}</td>
                 <td data-label="Fingerprint"><code>{passkey.fingerprint.clone()}</code></td>
-                <td data-label="Created"><Moment at=passkey.created/></td>
+                <td data-label="Created"><TimeText at=passkey.created/></td>
                 <td data-label="Last used">{match passkey.used {
-                    Some(at) => view! { <Moment at/> }.into_any(),
+                    Some(at) => view! { <TimeText at/> }.into_any(),
                     None => view! { <span class="muted">"never"</span> }.into_any(),
                 }}</td>
                 <td data-label="State">{state(&passkey)}</td>
@@ -116,7 +116,7 @@ fn state(passkey: &PasskeyView) -> impl IntoView + use<> {
     }
     let by = passkey.confirmed_by.clone().map(|by| format!(" by {by}"));
     let revoked = passkey.confirmer_revoked.map(|at| {
-        view! { <span class="muted">", with a passkey that was revoked "<Moment at=at/></span> }
+        view! { <span class="muted">", with a passkey that was revoked "<TimeText at=at/></span> }
     });
     view! { <span class="pill" data-state="active">{icon(Icon::Check)} "confirmed"</span> <span class="muted">{by}</span>{revoked} }
         .into_any()

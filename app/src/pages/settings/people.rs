@@ -11,7 +11,7 @@ use leptos_meta::Title;
 use super::server_functions::{self, AddPerson};
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, grants_text, no_grants_warning};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{on_success, problem_of};
 use crate::components::list::{ListAddress, columns_of};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
@@ -117,7 +117,7 @@ impl ListPage for AllAccounts {
             _ => "one-time link".into_any(),
         };
         let seen = move || match person.read().last_seen {
-            Some(at) => view! { <Moment at/> }.into_any(),
+            Some(at) => view! { <TimeText at/> }.into_any(),
             None => "never".into_any(),
         };
         view! {

@@ -15,7 +15,7 @@ use super::server_functions::{
 use super::tokens::Tokens;
 use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, grants_text, no_grants_warning};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{last_of, on_success, problem_of};
 use crate::components::{
     EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load_one,
@@ -98,7 +98,7 @@ fn PersonSettings(first: PersonData) -> impl IntoView {
                     <dt>"Permissions"</dt>
                     <dd>{move || grants_text(&person.read().grants)}</dd>
                     <dt>"Created"</dt>
-                    <dd><Moment at=person.read_untracked().created/></dd>
+                    <dd><TimeText at=person.read_untracked().created/></dd>
                 </dl>
                 <AccountActions id service person feed/>
             </div>
@@ -180,7 +180,7 @@ fn Access(id: PersonId, feed: Feed<PersonData>) -> impl IntoView {
     let changes = Memo::new(move |_| found.read().0.access_changes.clone());
     let limited = move || {
         let line = |limit: api::people::AccessLimitView| {
-            view! { <li>"Access from " <b>{limit.admin}</b> ": until " <Moment at=limit.until/> ", neither person's approvals count on changes of the other, unless another admin confirms the access."</li> }
+            view! { <li>"Access from " <b>{limit.admin}</b> ": until " <TimeText at=limit.until/> ", neither person's approvals count on changes of the other, unless another admin confirms the access."</li> }
         };
         let limits = limits.get();
         (!limits.is_empty()).then(|| {
@@ -201,7 +201,7 @@ fn Access(id: PersonId, feed: Feed<PersonData>) -> impl IntoView {
             <tr>
                 <td>{changed(&change)}</td>
                 <td data-label="By">{by}</td>
-                <td data-label="When"><Moment at=change.at/></td>
+                <td data-label="When"><TimeText at=change.at/></td>
                 <td data-label="Confirmation" class="muted">{confirmed}</td>
             </tr>
         }

@@ -19,7 +19,7 @@ use leptos_meta::Title;
 use super::SettingsTabs;
 use super::server_functions::{ProposePolicy, policy};
 use crate::addresses;
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::problem_of;
 use crate::components::{
     DeploymentField, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load,
@@ -67,7 +67,7 @@ fn PolicySettings(first: PolicyData, may_propose: bool) -> impl IntoView {
         let (before, target) = (view.blueprint.0 - 1, view.blueprint.0);
         let change = format!("{}?from={before}&to={target}", addresses::BLUEPRINTS);
         let link = (before > 0).then(|| view! { ", " <a href=change>"blueprint " {target}</a> });
-        view! { "Policy " {view.number.0} ", since " <Moment at=view.since/> ", " {by} {link} }
+        view! { "Policy " {view.number.0} ", since " <TimeText at=view.since/> ", " {by} {link} }
     };
     view! {
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>

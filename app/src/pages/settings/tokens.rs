@@ -10,7 +10,7 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use super::server_functions::{CreateToken, RevokeToken};
-use crate::clock::Moment;
+use crate::clock::TimeText;
 use crate::components::action::{last_of, on_success, problem_of};
 use crate::components::{
     EquivalentCommands, FormValues, Icon, ProblemNotice, Refused, icon, reset_on_success,
@@ -60,18 +60,18 @@ pub(super) fn Tokens(
 fn one(token: TokenView, revoke: ServerAction<RevokeToken>) -> impl IntoView {
     let state = match (token.valid, token.revoked) {
         (true, _) => {
-            view! { <span class="muted">"until " <Moment at=token.expires/></span> }.into_any()
+            view! { <span class="muted">"until " <TimeText at=token.expires/></span> }.into_any()
         }
         (false, Some(at)) => {
-            view! { <span class="muted">"revoked " <Moment at/></span> }.into_any()
+            view! { <span class="muted">"revoked " <TimeText at/></span> }.into_any()
         }
         (false, None) => {
-            view! { <span class="muted">"not valid, expiry " <Moment at=token.expires/></span> }
+            view! { <span class="muted">"not valid, expiry " <TimeText at=token.expires/></span> }
                 .into_any()
         }
     };
     let used = match token.used {
-        Some(at) => view! { <span class="muted">", used " <Moment at/></span> }.into_any(),
+        Some(at) => view! { <span class="muted">", used " <TimeText at/></span> }.into_any(),
         None => view! { <span class="muted">", never used"</span> }.into_any(),
     };
     let place = token.deployment.map(|name| format!(" in {name}")).unwrap_or_default();

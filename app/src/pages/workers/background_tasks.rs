@@ -9,7 +9,7 @@ use leptos::prelude::*;
 
 use super::pill;
 use crate::addresses;
-use crate::clock::{Moment, exact, use_clock};
+use crate::clock::{TimeText, exact, use_clock};
 use crate::codec::AsJson;
 use crate::components::poll_while_visible::poll_while_visible;
 use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, load, rows};
@@ -90,7 +90,7 @@ fn row(task: Memo<BackgroundTaskView>) -> impl IntoView {
             </td>
             <td data-label="Process"><span class="nowrap">{process}</span></td>
             <td data-label="Every"><span class="nowrap">{every}</span></td>
-            <td data-label="Last run" class="muted">{move || task.read().started.map(|at| view! { <Moment at/> })}</td>
+            <td data-label="Last run" class="muted">{move || task.read().started.map(|at| view! { <TimeText at/> })}</td>
             <td data-label="Duration"><span class="nowrap">{move || task.read().duration_ms.map(duration)}</span></td>
             <td data-label="Result">{move || result(&task.read())}</td>
             <td data-label="Next run" class="muted">{move || task.read().next.map(|at| view! { <Due at/> })}</td>

@@ -128,7 +128,10 @@ pub(crate) fn import_list() -> List {
                 v["findings"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
             }),
             ("REMOVED", |v, _| {
-                v["removed_parts"].as_array().map(|lines| lines.len().to_string()).unwrap_or_default()
+                v["removed_parts"]
+                    .as_array()
+                    .map(|lines| lines.len().to_string())
+                    .unwrap_or_default()
             }),
         ],
         none: "No imports found.",

@@ -73,9 +73,8 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
             much,
         ),
         Role::Show { role, barclamp, again } => {
-            let place = Query::default()
-                .with("barclamp", barclamp)
-                .behind(&format!("/roles/{}", part(role)));
+            let place =
+                Query::default().with("barclamp", barclamp).on(&format!("/roles/{}", part(role)));
             client.show(*again, || client.server.get(&place), role_text)
         }
         Role::Script { role, script, barclamp, hash } => {
@@ -85,7 +84,7 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
                     let role = role.as_deref().unwrap_or_default();
                     let place = Query::default()
                         .with("barclamp", barclamp)
-                        .behind(&format!("/roles/{}", part(role)));
+                        .on(&format!("/roles/{}", part(role)));
                     let view: RoleView = client.server.read(&place)?;
                     find_script(&view.role, script.as_deref())?.hash.to_string()
                 }
@@ -93,10 +92,8 @@ pub(crate) fn role(client: &Client, command: &Role) -> Outcome {
             print_script(client, &hash)
         }
         Role::Graph { barclamp, role, again } => {
-            let place = Query::default()
-                .with("barclamp", barclamp)
-                .with("role", role)
-                .behind("/catalog/graph");
+            let place =
+                Query::default().with("barclamp", barclamp).with("role", role).on("/catalog/graph");
             client.show(
                 *again,
                 || client.server.get(&place),

@@ -75,7 +75,7 @@ impl GraphArgs {
 
 /// Prints the graph at a path of the API.
 pub(crate) fn graph(client: &Client, path: &str, args: &GraphArgs) -> Outcome {
-    let path = args.query().behind(path);
+    let path = args.query().on(path);
     client.show(args.again, || client.server.get(&path), text)
 }
 

@@ -351,13 +351,13 @@ fn nodes_with_role(
     let most = limit.unwrap_or(usize::MAX);
     let page = limit.filter(|limit| *limit <= MAX_LIMIT).and_then(|n| i64::try_from(n).ok());
     let query = query.clone().with("limit", page);
-    let mut whole: RoleNoderoles = server.read(&query.behind(place))?;
+    let mut whole: RoleNoderoles = server.read(&query.on(place))?;
     while whole.more > 0 && whole.noderoles.len() < most {
         let Some(last) = whole.noderoles.last().map(|noderole| noderole.noderole.to_string())
         else {
             break;
         };
-        let page: RoleNoderoles = server.read(&query.clone().with("after", last).behind(place))?;
+        let page: RoleNoderoles = server.read(&query.clone().with("after", last).on(place))?;
         // An empty page that claims to have more would cause an endless loop.
         whole.more = if page.noderoles.is_empty() { 0 } else { page.more };
         whole.noderoles.extend(page.noderoles);

@@ -15,7 +15,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{FIRST, OutputFormat, facts, moment_of, permission_text, plain};
+use crate::output::{FIRST, OutputFormat, facts, format_time, permission_text, plain};
 use crate::runs::attempts;
 use crate::runs::data::{ValueArgs, data};
 
@@ -134,7 +134,7 @@ fn check_text(check: &NoderoleCheck) -> String {
             format!("fails, {} of {} failures", check.failures, check.policy.failures)
         }
     };
-    let last = check.checked.map(|at| format!(", last run {}", moment_of(at.0)));
+    let last = check.checked.map(|at| format!(", last run {}", format_time(at.0)));
     let overdue = (check.state == CheckState::Passing && !check.passes).then_some(", overdue");
     let every = format!("every {} s", check.policy.interval);
     let head = format!(
@@ -154,7 +154,7 @@ pub(crate) fn noderole_text(response: &Value, output: OutputFormat) -> String {
         "{} {}, since {}\n",
         output.heading(&format!("{} on {}:", view.role, plain(&view.fqdn))),
         view.state.label(),
-        moment_of(view.since.0)
+        format_time(view.since.0)
     );
     text += &facts([
         ("deployment", view.deployment.to_string()),

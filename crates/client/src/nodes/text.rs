@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{
-    FIRST, OutputFormat, facts, moment_of, optional_moment, permission_text, plain,
+    FIRST, OutputFormat, facts, format_time, optional_moment, permission_text, plain,
 };
 use crate::runs::{role_and_action, state_name};
 
@@ -66,7 +66,7 @@ pub(crate) fn node_text(response: &Value, output: OutputFormat) -> String {
             view.facts.iter().map(|of| of.source.as_str()).collect::<Vec<_>>().join(", "),
         ),
         ("tokens", valid_tokens.collect::<Vec<_>>().join(", ")),
-        ("added", format!("{} by {by}", moment_of(view.added.0))),
+        ("added", format!("{} by {by}", format_time(view.added.0))),
         ("change", permission_text(&view.may_change)),
         ("version", view.version.to_string()),
         ("id", view.id.to_string()),
@@ -147,7 +147,7 @@ fn health_check_text(look: &HealthCheckView) -> String {
         "not reached".to_owned()
     };
     let text = if look.message.is_empty() { String::new() } else { format!(": {}", look.message) };
-    format!("{outcome}, {} by {}{text}", moment_of(look.at.0), look.by)
+    format!("{outcome}, {} by {}{text}", format_time(look.at.0), look.by)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub(crate) struct Read {
 
 impl List {
     pub(crate) fn read(&self, server: &Server, query: &Query, most: usize) -> Outcome<Read> {
-        self.gather(|query| server.get(&query.behind(&self.path)), query, most)
+        self.gather(|query| server.get(&query.on(&self.path)), query, most)
     }
 
     fn gather(
@@ -117,7 +117,7 @@ mod tests {
         ];
         let document = |most| {
             let ask = |query: &Query| {
-                let page = match query.behind("").as_str() {
+                let page = match query.on("").as_str() {
                     "" => 0,
                     "?before=8" => 1,
                     "?before=6" => 2,

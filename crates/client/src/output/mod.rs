@@ -178,7 +178,7 @@ impl OutputFormat {
     }
 
     pub(crate) fn time_of(self, at: i64) -> String {
-        if self.format == Format::Wide { moment_of(at) } else { age(at, now()) }
+        if self.format == Format::Wide { format_time(at) } else { age(at, now()) }
     }
 
     pub(crate) fn optional_time(self, at: Option<api::At>) -> String {
@@ -226,8 +226,8 @@ pub(crate) fn sanitize_lines(text: &str) -> String {
 }
 
 /// Formats the time in an answer.
-pub(crate) fn moment(value: &Value) -> String {
-    millis(value).map(moment_of).unwrap_or_default()
+pub(crate) fn time_text(value: &Value) -> String {
+    millis(value).map(format_time).unwrap_or_default()
 }
 
 /// A time in an answer, in milliseconds since 1970.
@@ -241,7 +241,7 @@ fn millis(value: &Value) -> Option<i64> {
 }
 
 /// Formats a time, for example `2026-09-22 14:05:09Z`.
-pub(crate) fn moment_of(millis: i64) -> String {
+pub(crate) fn format_time(millis: i64) -> String {
     let format =
         time::macros::format_description!("[year]-[month]-[day] [hour]:[minute]:[second]Z");
     let at = time::OffsetDateTime::from_unix_timestamp(millis.div_euclid(1000)).ok();
@@ -290,7 +290,7 @@ pub(crate) fn comma_separated<N: ToString>(all: impl IntoIterator<Item = N>) -> 
 }
 
 pub(crate) fn optional_moment(at: Option<api::At>) -> String {
-    at.map(|at| moment_of(at.0)).unwrap_or_default()
+    at.map(|at| format_time(at.0)).unwrap_or_default()
 }
 
 pub(crate) fn permission_text(permission: &Allowed) -> String {

@@ -3,7 +3,7 @@
 use api::At;
 use serde_json::Value;
 
-use crate::output::{moment, plain, steps, value_text};
+use crate::output::{plain, steps, time_text, value_text};
 
 /// Names of fields that contain times.
 const TIME_FIELDS: [&str; 19] = [
@@ -68,7 +68,7 @@ fn outline_into(text: &mut String, value: &Value, depth: usize) {
 fn one_line(name: &str, value: &Value) -> Option<String> {
     match value {
         Value::String(text) if TIME_FIELDS.contains(&name) && text.parse::<At>().is_ok() => {
-            Some(moment(value))
+            Some(time_text(value))
         }
         Value::Object(entries) if entries.is_empty() => Some("{}".to_owned()),
         Value::Object(entries) if name == "steps" && entries.contains_key("active") => {

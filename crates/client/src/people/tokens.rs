@@ -10,7 +10,7 @@ use crate::client::{Client, ListOptions};
 use crate::exit::Outcome;
 use crate::names;
 use crate::output::list::{List, word};
-use crate::output::{moment, note, value_text};
+use crate::output::{note, time_text, value_text};
 use crate::server::RequestOptions;
 
 #[derive(Debug, Subcommand)]
@@ -85,7 +85,7 @@ pub(crate) fn print_new_token(client: &Client, response: &Value) -> Outcome {
     if !client.output.is_document() {
         note(&format!(
             "The token is shown only once and is valid until {}. Its id is {}.",
-            moment(&response["expires"]),
+            time_text(&response["expires"]),
             value_text(&response["id"])
         ));
     }

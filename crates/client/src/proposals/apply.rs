@@ -593,7 +593,7 @@ fn current_deployment(server: &Server, declared: &Declaration) -> Outcome<Curren
     let name = part(declared.deployment.is.as_str());
     let query = Query::default().with("draft", true);
     let state: DeploymentDeclaration =
-        server.read(&query.behind(&format!("/deployments/{name}/declaration")))?;
+        server.read(&query.on(&format!("/deployments/{name}/declaration")))?;
     let parent = match &state.parent {
         Some(parent) => Some(names::deployment(server, parent.as_str())?.id),
         None => None,
@@ -636,7 +636,7 @@ pub(crate) fn version_hash(
 ) -> Outcome<Option<Hash>> {
     let mut query = Query::default().with("filter", barclamp.as_str());
     loop {
-        let page: CatalogPage = server.read(&query.behind("/barclamps"))?;
+        let page: CatalogPage = server.read(&query.on("/barclamps"))?;
         let is_wanted =
             |known: &&BarclampVersion| known.barclamp == *barclamp && known.version == version;
         if let Some(Ok(hash)) = page.versions.iter().find(is_wanted).map(|known| known.hash.parse())
@@ -732,7 +732,7 @@ fn present(
 fn expected(server: &Server, choice: &RoleChoice) -> Outcome<ExpectedData> {
     let query = Query::default().with("barclamp", choice.barclamp.as_str());
     let view: RoleView =
-        server.read(&query.behind(&format!("/roles/{}", part(choice.role.as_str()))))?;
+        server.read(&query.on(&format!("/roles/{}", part(choice.role.as_str()))))?;
     if view.versions.len() >= MAX_VERSIONS || !view.versions.iter().all(|version| version.same) {
         return Ok(ExpectedData::default());
     }
@@ -792,7 +792,7 @@ fn nodes_having_role(
     for node in nodes.keys() {
         let query =
             Query::default().with("role", role.role.as_str()).with("node", node.to_string());
-        let found: RoleNoderoles = server.read(&query.behind(&place))?;
+        let found: RoleNoderoles = server.read(&query.on(&place))?;
         found.noderoles.iter().for_each(|noderole| there.add(noderole, board));
     }
     Ok(there)
@@ -808,7 +808,7 @@ fn role_members(server: &Server, board: &Board, role: &BoardRole) -> Outcome<Rol
     let place = nodes_with_role_path(board);
     let mut query = Query::default().with("role", role.role.as_str());
     loop {
-        let page: RoleNoderoles = server.read(&query.behind(&place))?;
+        let page: RoleNoderoles = server.read(&query.on(&place))?;
         let last = page
             .noderoles
             .last()
@@ -835,8 +835,8 @@ fn own_data(
     if let Some(open) = &board.proposal {
         let query =
             Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-        let draft = server
-            .read::<DraftedNoderole>(&query.behind(&format!("/proposals/{}/noderole", open.id)));
+        let draft =
+            server.read::<DraftedNoderole>(&query.on(&format!("/proposals/{}/noderole", open.id)));
         return draft.map(|draft| object(draft.data)).or_else(empty_if_missing);
     }
     let id: NoderoleId = key.id(node);

@@ -145,7 +145,7 @@ pub(crate) fn proposal(client: &Client, command: &Proposal) -> Outcome {
             let (node, key) = names::noderole_on_node(server, noderole)?;
             let query =
                 Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-            let place = query.behind(&format!("/proposals/{id}/noderole"));
+            let place = query.on(&format!("/proposals/{id}/noderole"));
             client.show(*again, || server.get(&place), drafted_noderole_text)
         }
         Proposal::Edit { id, edits, on } => {

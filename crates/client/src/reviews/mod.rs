@@ -226,7 +226,7 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             let (node, key) = names::noderole_on_node(server, noderole)?;
             let query =
                 Query::default().with("node", node.to_string()).with("noderole", key.to_string());
-            let response = server.get(&query.behind(&format!("/reviews/{id}/noderole")))?;
+            let response = server.get(&query.on(&format!("/reviews/{id}/noderole")))?;
             output.either(&response, reviewed_noderole_text(&response, *output).trim_end())
         }
         Review::Approve { id, reason } => {
@@ -313,7 +313,7 @@ fn since(client: &Client, id: ReviewId) -> Outcome {
     let mut whole: ChangesSinceView = server.read(&path)?;
     while let Some(after) = whole.next.take() {
         let page: ChangesSinceView =
-            server.read(&Query::default().with("after", after.to_string()).behind(&path))?;
+            server.read(&Query::default().with("after", after.to_string()).on(&path))?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
         whole.noderoles.extend(page.noderoles);

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::output::outline::outline;
 use crate::output::table::Table;
-use crate::output::{OutputFormat, moment, moment_of, plain, sanitize_lines, value_text};
+use crate::output::{OutputFormat, format_time, plain, sanitize_lines, time_text, value_text};
 use crate::proposals::{indented, reasons, replanned};
 
 /// Differences between a review and the one that it replaces.
@@ -37,7 +37,9 @@ fn effect_changes(came: &Replanned, value: &Value) -> Vec<String> {
         return lines;
     }
     let names: Names = serde_json::from_value(value.clone()).unwrap_or_default();
-    for (title, side) in [("Before:", &came.effect_changes.before), ("Now:", &came.effect_changes.after)] {
+    for (title, side) in
+        [("Before:", &came.effect_changes.before), ("Now:", &came.effect_changes.after)]
+    {
         lines.push(title.to_owned());
         match side.is_empty() {
             true => lines.push("  Nothing.".to_owned()),
@@ -81,7 +83,7 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
         format!("{} {}\n", output.heading(&format!("Review {}:", word("review"))), word("title"));
     let node =
         value["node"].as_str().map(|node| format!(", node {}", plain(node))).unwrap_or_default();
-    let at = moment(&value["at"]);
+    let at = time_text(&value["at"]);
     text += &format!(
         "on {}{node}, by {}, {at}\nstate: {} (proposal {} version {}, planned on blueprint {})\n",
         word("deployment"),
@@ -156,7 +158,7 @@ pub(crate) fn review_text(value: &Value, output: OutputFormat) -> String {
     }
     part("Gate", lines);
     let verdict = |verdict: &Value| {
-        let at = moment(&verdict["at"]);
+        let at = time_text(&verdict["at"]);
         let counts = if verdict["counts"] == true { "" } else { " (does not count)" };
         plain(&format!(
             "{} {}{counts}, {at} {}",
@@ -328,7 +330,7 @@ pub(crate) fn discussion_text(value: &Value) -> String {
     for thread in &view.threads {
         let state = match &thread.resolved {
             Some(ThreadResolution { by, at }) => {
-                format!("resolved by {}, {}", plain(by), moment_of(at.0))
+                format!("resolved by {}, {}", plain(by), format_time(at.0))
             }
             None => "open".to_owned(),
         };
@@ -339,7 +341,7 @@ pub(crate) fn discussion_text(value: &Value) -> String {
             plain(&thread.about)
         );
         for comment in &thread.comments {
-            text += &format!("  {}, {}:\n", plain(&comment.person), moment_of(comment.at.0));
+            text += &format!("  {}, {}:\n", plain(&comment.person), format_time(comment.at.0));
             text += &sanitize_lines(&comment.body)
                 .lines()
                 .map(|line| format!("    {line}\n"))

@@ -21,11 +21,11 @@ pub(crate) struct ValueArgs {
 pub(crate) fn data(client: &Client, path: &str, options: &ValueArgs, own: bool) -> Outcome {
     let Client { server, output } = client;
     let mut query = Query::default().with("filter", &options.filter).with("own", own);
-    let mut document = server.get(&query.behind(path))?;
+    let mut document = server.get(&query.on(path))?;
     while let Some(page) = document.get_mut("page").and_then(Value::as_object_mut) {
         let Some(next) = page.get("next").and_then(Value::as_str) else { break };
         query = query.with("after", next);
-        let mut more = taken(&mut server.get(&query.behind(path))?, "page");
+        let mut more = taken(&mut server.get(&query.on(path))?, "page");
         if let (Some(Value::Array(all)), Value::Array(values)) =
             (page.get_mut("values"), taken(&mut more, "values"))
         {

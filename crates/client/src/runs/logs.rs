@@ -49,7 +49,7 @@ fn find(client: &Client, run: RunId, text: &str, ignore_case: bool) -> Outcome {
     let mut found = 0;
     loop {
         let page: LogSearchResult =
-            server.read(&query.behind(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
+            server.read(&query.on(&format!("/runs/{}/log/search", part(&run.to_string()))))?;
         for hit in &page.hits {
             found += 1;
             match output.is_document() {
@@ -83,28 +83,27 @@ pub(crate) fn logs(client: &Client, logs: &Logs) -> Outcome {
     let (mut offset, mut reached, mut away) = (logs.since_byte, false, None::<Instant>);
     loop {
         let query = Query::default().with("offset", Some(offset));
-        let log: LogPart = match server
-            .read(&query.behind(&format!("/runs/{}/log", part(&logs.run.to_string()))))
-        {
-            Ok(log) => log,
-            Err(why) if why.passes() && news.is_some() && reached => {
-                let since = *away.get_or_insert_with(|| {
-                    note(
-                        "The connection is lost. The log continues at the same byte when the \
+        let log: LogPart =
+            match server.read(&query.on(&format!("/runs/{}/log", part(&logs.run.to_string())))) {
+                Ok(log) => log,
+                Err(why) if why.passes() && news.is_some() && reached => {
+                    let since = *away.get_or_insert_with(|| {
+                        note(
+                            "The connection is lost. The log continues at the same byte when the \
                         server answers again.",
-                    );
-                    Instant::now()
-                });
-                if since.elapsed() > MAX_DISCONNECTED {
-                    return Err(Failure::Unreachable(format!(
-                        "{why}\nTo continue at the same byte, use --since-byte {offset}"
-                    )));
+                        );
+                        Instant::now()
+                    });
+                    if since.elapsed() > MAX_DISCONNECTED {
+                        return Err(Failure::Unreachable(format!(
+                            "{why}\nTo continue at the same byte, use --since-byte {offset}"
+                        )));
+                    }
+                    std::thread::sleep(Duration::from_secs(2));
+                    continue;
                 }
-                std::thread::sleep(Duration::from_secs(2));
-                continue;
-            }
-            Err(failure) => return Err(failure),
-        };
+                Err(failure) => return Err(failure),
+            };
         (reached, away) = (true, None);
         for piece in &log.pieces {
             match (output.is_document(), logs.raw) {

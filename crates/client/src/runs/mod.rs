@@ -20,7 +20,7 @@ use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::table::Table;
 use crate::output::{
-    FIRST, OutputFormat, facts, moment_of, optional_moment, permission_text, plain,
+    FIRST, OutputFormat, facts, format_time, optional_moment, permission_text, plain,
 };
 use crate::runs::data::{ValueArgs, data};
 use crate::server::parse_answer;
@@ -115,7 +115,7 @@ pub(crate) fn run_text(response: &Value, output: OutputFormat) -> String {
         ("review", view.review.map(|id| id.to_string()).unwrap_or_default()),
         ("cause", run.cause.clone().unwrap_or_default()),
         ("worker", run.worker.clone().unwrap_or_default()),
-        ("queued", moment_of(run.queued.0)),
+        ("queued", format_time(run.queued.0)),
         ("started", optional_moment(run.started)),
         ("ended", optional_moment(run.ended)),
         ("result", result(&view)),

@@ -47,9 +47,9 @@ pub(crate) fn pending(client: &Client, args: &Pending) -> Outcome {
         .with("sort", &args.sort);
     // With one reason, the pages form one list.
     let fetch = || {
-        let mut whole = server.get(&query.behind("/pending"))?;
+        let mut whole = server.get(&query.on("/pending"))?;
         while let (Some(reason), Value::String(next)) = (&args.reason, taken(&mut whole, "next")) {
-            let mut more = server.get(&query.clone().with("after", next).behind("/pending"))?;
+            let mut more = server.get(&query.clone().with("after", next).on("/pending"))?;
             if let (Some(steps_so_far), Some(steps)) =
                 (steps_of(&mut whole, reason), steps_of(&mut more, reason))
             {

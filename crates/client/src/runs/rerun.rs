@@ -141,7 +141,7 @@ fn by_deployment(
 fn steps(server: &Server, mut query: Query) -> Outcome<Vec<StepSummary>> {
     let mut all = Vec::new();
     loop {
-        let page: StepPage = server.read(&query.behind("/steps"))?;
+        let page: StepPage = server.read(&query.on("/steps"))?;
         all.extend(page.steps);
         match page.next {
             Some(next) => query = query.with("after", next.to_string()),

@@ -35,7 +35,7 @@ fn may_read(actor: &Actor) -> Result<(), Problem> {
 impl Control {
     pub async fn audit(&self, actor: &Actor, query: &AuditQuery) -> Result<AuditPage, Problem> {
         may_read(actor)?;
-        let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
+        let after = match cursor::decode(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(id)]) => Some(*id),
             _ => None,
         };
@@ -50,7 +50,7 @@ impl Control {
             since,
             until,
             ascending: !query.sort.descending,
-            behind,
+            after,
         };
         let mut connection = self.connection().await?;
         let size = Limit::rows(query.limit, PAGE_SIZE);
@@ -58,7 +58,7 @@ impl Control {
             .await
             .map_err(from_store)?;
         let in_window = since.is_some() || until.is_some();
-        if let Some(id) = behind.filter(|_| in_window && rows.is_empty())
+        if let Some(id) = after.filter(|_| in_window && rows.is_empty())
             && !store::audit::entry_exists(&mut connection, id).await.map_err(from_store)?
         {
             return Err(cursor::invalid_cursor(query.sort, query.before.as_ref()));
@@ -68,7 +68,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|row| Cursor::behind(query.sort, &[Key::from(row.id)]));
+            .map(|row| Cursor::after_row(query.sort, &[Key::from(row.id)]));
         Ok(AuditPage { entries: rows.into_iter().map(entry).collect(), next })
     }
 
@@ -101,8 +101,8 @@ impl Control {
         let mut chain = self.chain_from(&mut connection, after).await?;
         let (mut broken, mut checked) = (None, 0);
         while broken.is_none() && checked < MAX_VERIFIED_LINKS {
-            let behind = i64::try_from(chain.last).unwrap_or(i64::MAX);
-            let links = store::audit::sealed(&mut connection, behind, LINKS_PER_QUERY)
+            let after = i64::try_from(chain.last).unwrap_or(i64::MAX);
+            let links = store::audit::sealed(&mut connection, after, LINKS_PER_QUERY)
                 .await
                 .map_err(from_store)?;
             if links.is_empty() {
@@ -143,8 +143,8 @@ impl Control {
     /// has checked the permission.
     pub async fn audit_links(&self, chain: Chain) -> Result<(Vec<SealedEntry>, Chain), Problem> {
         let mut connection = self.connection().await?;
-        let behind = place(chain.last)?;
-        let links = store::audit::sealed(&mut connection, behind, LINKS_PER_QUERY)
+        let after = place(chain.last)?;
+        let links = store::audit::sealed(&mut connection, after, LINKS_PER_QUERY)
             .await
             .map_err(from_store)?;
         let after =
@@ -187,8 +187,8 @@ pub(crate) fn window(
     since: Option<At>,
     until: Option<At>,
 ) -> Result<(Option<OffsetDateTime>, Option<OffsetDateTime>), Problem> {
-    let since = since.map(|since| moment("since", since)).transpose()?;
-    let until = until.map(|until| moment("until", until)).transpose()?;
+    let since = since.map(|since| timestamp("since", since)).transpose()?;
+    let until = until.map(|until| timestamp("until", until)).transpose()?;
     match since.zip(until).is_some_and(|(since, until)| until <= since) {
         true => Err(Problem::invalid(
             "until: must be later than since. Use a later time, or omit one of them.",
@@ -199,7 +199,7 @@ pub(crate) fn window(
 
 /// Converts a timestamp to one that the database can store. PostgreSQL has no timestamp before 4714
 /// BC.
-fn moment(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
+fn timestamp(field: &str, At(millis): At) -> Result<OffsetDateTime, Problem> {
     let moment = OffsetDateTime::from_unix_timestamp_nanos(i128::from(millis) * 1_000_000).ok();
     moment.filter(|moment| moment.year() >= 1).ok_or_else(|| {
         Problem::invalid(format!(
@@ -248,12 +248,12 @@ mod tests {
     #[test]
     fn timestamps_outside_years_1_to_9999_are_rejected() {
         for millis in [-62_135_596_800_000, 0, 253_402_300_799_999] {
-            assert!(moment("since", At(millis)).is_ok(), "{millis}");
+            assert!(timestamp("since", At(millis)).is_ok(), "{millis}");
         }
         for millis in
             [i64::MIN, -210_866_803_200_001, -62_135_596_800_001, 253_402_300_800_000, i64::MAX]
         {
-            let problem = moment("since", At(millis)).unwrap_err();
+            let problem = timestamp("since", At(millis)).unwrap_err();
             assert!(
                 problem.status == 400 && problem.detail.contains("since: "),
                 "{millis}: {problem}"

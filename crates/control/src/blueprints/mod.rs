@@ -47,7 +47,7 @@ impl Control {
         query: &BlueprintsQuery,
     ) -> Result<BlueprintPage, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
+        let after = match cursor::decode(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(number)]) => Some(BlueprintNumber(*number)),
             _ => None,
         };
@@ -64,7 +64,7 @@ impl Control {
             &mut connection,
             deployment,
             query.sort.descending,
-            behind,
+            after,
             size as u64 + 1,
         )
         .await
@@ -74,7 +74,7 @@ impl Control {
             rows.into_iter().take(size).map(to_blueprint_summary).collect::<Result<_, _>>()?;
         let last = targets.last().filter(|_| more);
         let next = last.map(|target: &BlueprintSummary| {
-            Cursor::behind(query.sort, &[Key::from(target.number.0)])
+            Cursor::after_row(query.sort, &[Key::from(target.number.0)])
         });
         Ok(BlueprintPage { blueprints: targets, next, head: present.head.number, removed_in })
     }

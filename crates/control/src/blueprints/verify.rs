@@ -33,13 +33,13 @@ impl Control {
             .execute(&mut *transaction)
             .await
             .map_err(|e| from_store(e.into()))?;
-        let moment = self.kept.moment(&mut transaction).await?;
+        let state = self.kept.cluster_state(&mut transaction).await?;
         let empty = Blueprint::default();
         // Load the documents again, because the cache may be wrong too.
         let blueprint =
-            load_full_blueprint(&mut transaction, moment.root).await.map_err(from_store)?;
+            load_full_blueprint(&mut transaction, state.root).await.map_err(from_store)?;
         let all = changes(&RootDoc::default(), &blueprint.root());
-        let projection = project(&empty, &blueprint, &all, &moment.catalog)
+        let projection = project(&empty, &blueprint, &all, &state.catalog)
             .map_err(|error| Problem::conflict("catalog", text::sentence(&error.to_string())))?;
         let mut discrepancies =
             store::blueprints::discrepancies(&mut transaction, &blueprint, &projection)
@@ -47,6 +47,6 @@ impl Control {
                 .map_err(from_store)?;
         discrepancies
             .extend(store::blueprints::unproven_rows(&mut transaction).await.map_err(from_store)?);
-        Ok(Verified { target: moment.head.number, steps: projection.steps.len(), discrepancies })
+        Ok(Verified { target: state.head.number, steps: projection.steps.len(), discrepancies })
     }
 }

@@ -87,7 +87,7 @@ impl Control {
         if query.sort.descending {
             indexes.reverse();
         }
-        let first = match cursor::behind(query.sort, query.after.as_ref())?.as_deref() {
+        let first = match cursor::decode(query.sort, query.after.as_ref())?.as_deref() {
             Some([Key::Text(hash)]) => {
                 1 + indexes
                     .iter()
@@ -135,7 +135,7 @@ impl Control {
         }
         let next = versions.last().filter(|_| more);
         let next =
-            next.map(|version| Cursor::behind(query.sort, &[Key::from(version.hash.as_str())]));
+            next.map(|version| Cursor::after_row(query.sort, &[Key::from(version.hash.as_str())]));
         Ok(CatalogPage { versions, next })
     }
 }

@@ -227,7 +227,9 @@ impl Control {
             Some(barclamp) if all.iter().all(|known| known.version.name.as_str() != barclamp) => {
                 no_barclamp(barclamp, &all)
             }
-            Some(barclamp) if !also_defined_in.is_empty() => not_in_barclamp(name, barclamp, &also_defined_in),
+            Some(barclamp) if !also_defined_in.is_empty() => {
+                not_in_barclamp(name, barclamp, &also_defined_in)
+            }
             _ => no_role(name, &all),
         })?;
         let role = known.role;
@@ -345,9 +347,9 @@ impl Control {
     ) -> Result<ImportPage, Problem> {
         actor.require(Permission::Viewer)?;
         let barclamp = text::filter_text(&query.barclamp)?;
-        let behind = cursor::behind(query.sort, query.before.as_ref())?;
+        let after = cursor::decode(query.sort, query.before.as_ref())?;
         let ImportSort::Imported = query.sort.by;
-        let last = match behind.as_deref() {
+        let last = match after.as_deref() {
             Some([Key::Number(id)]) => Some(*id),
             _ => None,
         };
@@ -367,7 +369,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|row| Cursor::behind(query.sort, &[Key::from(row.id)]));
+            .map(|row| Cursor::after_row(query.sort, &[Key::from(row.id)]));
         let report = |row: store::catalog::ImportRow<_>| ImportReport {
             id: row.id,
             at: at(row.at),

@@ -28,7 +28,7 @@ use crate::catalog::roles::attribs;
 use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::{corrupt, from_store};
-use crate::proposals::change::{author_of, counting, plan_on_pool, makes_author};
+use crate::proposals::change::{author_of, counting, makes_author, plan_on_pool};
 use crate::runs::list::{cause_text, layer_name, limits, reason_text, to_run, value_text};
 use crate::runs::pending::DEFAULT_LIMITS;
 use crate::text::at;

@@ -202,7 +202,7 @@ impl Control {
         query: &ResultsQuery,
     ) -> Result<ResultLines, Problem> {
         actor.require(Permission::Viewer)?;
-        let behind = match cursor::behind(query.sort, query.before.as_ref())?.as_deref() {
+        let after = match cursor::decode(query.sort, query.before.as_ref())?.as_deref() {
             Some([Key::Number(run)]) => Some(RunId(*run)),
             _ => None,
         };
@@ -210,7 +210,7 @@ impl Control {
             outcome: query.outcome.map(ResultOutcome::as_str),
             role: text::filter_text(&query.role)?,
             ascending: !query.sort.descending,
-            behind,
+            after,
         };
         let mut connection = self.connection().await?;
         let size = Limit::rows(query.limit, RESULTS_PER_PAGE);
@@ -247,7 +247,7 @@ impl Control {
         let next = results
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(query.sort, &[Key::from(last.run.0)]));
+            .map(|last| Cursor::after_row(query.sort, &[Key::from(last.run.0)]));
         Ok(ResultLines { results, all, next })
     }
 }
@@ -333,8 +333,8 @@ async fn page(
         })
         .collect();
     let matching = found.len();
-    let behind = |view: &ValueView| query.after.as_ref().is_none_or(|after| view.path > *after);
-    let mut rest = found.into_iter().filter(|(_, view)| behind(view));
+    let is_after = |view: &ValueView| query.after.as_ref().is_none_or(|after| view.path > *after);
+    let mut rest = found.into_iter().filter(|(_, view)| is_after(view));
     let mut shown: Vec<(Source, ValueView)> = rest.by_ref().take(MAX_VALUES).collect();
     let next = rest.next().and_then(|_| shown.last().map(|(_, view)| view.path.clone()));
     add_edits(on, data, &steps, &mut shown, until).await?;

@@ -144,7 +144,7 @@ impl Control {
             reached: query.reached,
             text: text::filter_text(&query.filter)?,
             ascending: !query.sort.descending,
-            behind: health_check_cursor(query)?,
+            after: health_check_cursor(query)?,
         };
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -158,7 +158,7 @@ impl Control {
         let next = looks
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(query.sort, &[health_check_key(last.at)]));
+            .map(|last| Cursor::after_row(query.sort, &[health_check_key(last.at)]));
         Ok(HealthCheckPage {
             health_checks: looks.into_iter().map(health_check_view).collect(),
             next,
@@ -177,7 +177,7 @@ impl Control {
             state: query.state.map(StepState::as_str),
             role: text::filter_text(&query.role)?,
             descending: query.sort.descending,
-            behind: noderole_cursor(query)?,
+            after: noderole_cursor(query)?,
         };
         let present = self.present().await?;
         let mut connection = self.connection().await?;
@@ -193,7 +193,7 @@ impl Control {
         let next = rows
             .last()
             .filter(|_| more)
-            .map(|last| Cursor::behind(query.sort, &noderole_keys(last)));
+            .map(|last| Cursor::after_row(query.sort, &noderole_keys(last)));
         let noderoles =
             rows.into_iter().map(|row| noderole_view(&present, row)).collect::<Result<_, _>>()?;
         Ok(NodeNoderolePage { noderoles, next })
@@ -608,7 +608,7 @@ fn health_check_key(at: OffsetDateTime) -> Key {
 
 /// The time after which a page of health checks continues.
 fn health_check_cursor(query: &HealthChecksQuery) -> Result<Option<OffsetDateTime>, Problem> {
-    let Some(keys) = cursor::behind(query.sort, query.before.as_ref())? else { return Ok(None) };
+    let Some(keys) = cursor::decode(query.sort, query.before.as_ref())? else { return Ok(None) };
     let moment = match keys.as_slice() {
         [Key::Number(micros)] => {
             OffsetDateTime::from_unix_timestamp_nanos(i128::from(*micros) * 1_000).ok()
@@ -627,7 +627,7 @@ fn noderole_keys(row: &NodeNoderoleRow) -> [Key; 2] {
 
 /// The rank and step after which a page of noderoles continues.
 fn noderole_cursor(query: &NodeNoderolesQuery) -> Result<Option<(i32, Uuid)>, Problem> {
-    let Some(keys) = cursor::behind(query.sort, query.after.as_ref())? else { return Ok(None) };
+    let Some(keys) = cursor::decode(query.sort, query.after.as_ref())? else { return Ok(None) };
     let place = match keys.as_slice() {
         [Key::Number(rank), Key::Text(step)] => i32::try_from(*rank).ok().zip(step.parse().ok()),
         _ => None,

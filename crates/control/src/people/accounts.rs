@@ -84,7 +84,7 @@ impl People {
     pub async fn list(&self, actor: &Actor, query: &PeopleQuery) -> Result<PersonPage, Problem> {
         actor.require(Permission::Admin)?;
         let text: String = text::plain(&query.filter)?.to_lowercase().chars().take(96).collect();
-        let after = match cursor::behind(query.sort, query.after.as_ref())?.as_deref() {
+        let after = match cursor::decode(query.sort, query.after.as_ref())?.as_deref() {
             Some([Key::Text(name)]) => Some(name.clone()),
             _ => None,
         };
@@ -103,7 +103,7 @@ impl People {
         let more = rows.len() > size;
         rows.truncate(size);
         let last = rows.last().filter(|_| more);
-        let next = last.map(|row| Cursor::behind(query.sort, &[Key::from(row.name.as_str())]));
+        let next = last.map(|row| Cursor::after_row(query.sort, &[Key::from(row.name.as_str())]));
         Ok(PersonPage { people: views(&mut connection, rows).await?, next })
     }
 

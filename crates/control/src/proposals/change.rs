@@ -15,8 +15,8 @@ use engine::cluster::{Connection, ConnectionChange};
 use engine::gate::{Policy, Risk};
 use engine::ids::{DeploymentId, NodeId, PersonId, ProposalId};
 use engine::plan::base::{ScopeChecker, ScopeViolation, beyond, outside, written};
-use engine::plan::lift::DropPreview;
-use engine::plan::lift::lift;
+use engine::plan::drop_preview::DropPreview;
+use engine::plan::drop_preview::preview_drop;
 use engine::plan::materialize;
 use engine::plan::materialize::Materialized;
 use engine::plan::{
@@ -591,7 +591,7 @@ impl Control {
     }
 
     /// The possible drop targets of these nodes in the deployment's open proposal.
-    pub async fn lift(
+    pub async fn preview_drop(
         &self,
         actor: &Actor,
         deployment: DeploymentId,
@@ -615,8 +615,9 @@ impl Control {
         let edits = counting(&rows);
         let next = rows.last().map_or(1, |e| e.edit.seq + 1);
         drop(connection);
-        let targets =
-            move || lift(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes);
+        let targets = move || {
+            preview_drop(&present.skeleton, &present.catalog, &edits, next, deployment, &nodes)
+        };
         self.compute_for(actor).work(targets).await
     }
 

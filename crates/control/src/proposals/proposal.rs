@@ -26,7 +26,7 @@ use crate::current::Present;
 use crate::people::{Actor, Permission};
 use crate::problems::{from_store, no_proposal};
 use crate::proposals::change::{
-    Planned, author_of, counting, has_other_authors, place_of, plan_on_pool, makes_author,
+    Planned, author_of, counting, has_other_authors, makes_author, place_of, plan_on_pool,
 };
 use crate::proposals::edit_text::Names;
 use crate::text::at;

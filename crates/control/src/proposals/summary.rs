@@ -13,7 +13,7 @@ use engine::blueprint::secret_uses::SecretChange;
 use engine::catalog::OnInput;
 use engine::cluster::NodeDoc;
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, RoleName};
-use engine::plan::effects::{NodeMove, Why};
+use engine::plan::effects::{EffectCause, NodeMove};
 use engine::plan::{Effects, NumberedEdit};
 
 use crate::current::Present;
@@ -169,7 +169,7 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     lines.extend(effects.policy.as_ref().map(|set| names.policy(&set.policy)));
     lines.extend(moves(
         names,
-        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Requested { .. })),
+        effects.moved.iter().filter(|moved| matches!(moved.why, EffectCause::Requested { .. })),
     ));
     lines
 }
@@ -333,7 +333,7 @@ fn additions(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         ));
     }
     let mut bindable: Grouped<DeploymentId> = BTreeMap::new();
-    for new in effects.roles.iter().filter(|new| matches!(new.why, Why::Requested { .. })) {
+    for new in effects.roles.iter().filter(|new| matches!(new.why, EffectCause::Requested { .. })) {
         bindable.entry(new.deployment).or_default().push(new.role.to_string());
     }
     for (deployment, roles) in &bindable {
@@ -347,10 +347,10 @@ fn additions(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     let mut implicit: BTreeSet<&RoleName> = BTreeSet::new();
     for bound in &effects.bound {
         match &bound.why {
-            Why::Requested { .. } => {
+            EffectCause::Requested { .. } => {
                 asked.entry(&bound.noderole.role).or_default().push(names.node(bound.node))
             }
-            Why::Required { .. } => drop(implicit.insert(&bound.noderole.role)),
+            EffectCause::Required { .. } => drop(implicit.insert(&bound.noderole.role)),
         }
     }
     for (role, nodes) in &asked {
@@ -367,7 +367,7 @@ fn additions(names: &Names<'_>, effects: &Effects) -> Vec<String> {
     }
     lines.extend(moves(
         names,
-        effects.moved.iter().filter(|moved| matches!(moved.why, Why::Required { .. })),
+        effects.moved.iter().filter(|moved| matches!(moved.why, EffectCause::Required { .. })),
     ));
     for set in effects.role_data.iter().filter(|set| names.changes_role_data(set)) {
         lines.push(format!(

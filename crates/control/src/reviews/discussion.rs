@@ -393,8 +393,11 @@ fn voice(actor: &Actor, case: &Case) -> DiscussionAccess {
         // The same people may resolve threads of a replaced review, so only their identity matters
         // here. Hence `newest: true`.
         reviews: require_no_token(actor).is_ok()
-            && may_review(&engine::gate::Facts { newest: true, ..case.facts.clone() }, actor.person)
-                .is_ok(),
+            && may_review(
+                &engine::gate::Facts { newest: true, ..case.facts.clone() },
+                actor.person,
+            )
+            .is_ok(),
     }
 }
 

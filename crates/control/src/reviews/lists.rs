@@ -66,8 +66,9 @@ impl Reader<'_> {
     fn facts(&self, context: &PlanContext, row: &FactsRow) -> Facts {
         let reviewers: BTreeSet<PersonId> =
             row.verdicts.iter().map(|verdict| verdict.person).collect();
-        let is_relevant =
-            |person: &&ReviewerRow| person.id == self.actor.person || reviewers.contains(&person.id);
+        let is_relevant = |person: &&ReviewerRow| {
+            person.id == self.actor.person || reviewers.contains(&person.id)
+        };
         let places = self.places(row.id);
         let covers = |p: &ReviewerRow| {
             !p.inside.is_empty() && !places.is_empty() && places.is_subset(&p.inside)

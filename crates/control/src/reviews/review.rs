@@ -176,8 +176,10 @@ impl Control {
         };
         let fresh = impact.is_some();
         let effect_changes = came_from.as_ref().map(|replan| &replan.effect_changes);
-        let differences =
-            effect_changes.into_iter().flat_map(|effect_changes| [&effect_changes.before, &effect_changes.after]).chain([&difference]);
+        let differences = effect_changes
+            .into_iter()
+            .flat_map(|effect_changes| [&effect_changes.before, &effect_changes.after])
+            .chain([&difference]);
         // Only the summary has the noderoles that were removed since.
         let mut noderoles = std::mem::take(&mut summary.noderoles);
         noderoles.extend(present.parents(differences));

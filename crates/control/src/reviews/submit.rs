@@ -14,7 +14,7 @@ use engine::ids::{
     BlueprintNumber, DeploymentId, DeploymentName, NoderoleId, PersonId, ProposalId, ReviewId,
 };
 use engine::plan::base::{base, beyond};
-use engine::plan::lift::required_reasons_of;
+use engine::plan::drop_preview::required_reasons_of;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use store::proposals::{EditRow, ProposalRow};

@@ -440,8 +440,10 @@ mod tests {
     }
 
     fn find(log: &[u8], text: &str, ignore_case: bool, piece: usize) -> Vec<(i64, i64, String)> {
-        let mut search =
-            Search::new(search_pattern(text, ignore_case).expect("a text"), SearchCursor::default());
+        let mut search = Search::new(
+            search_pattern(text, ignore_case).expect("a text"),
+            SearchCursor::default(),
+        );
         log.chunks(piece).for_each(|bytes| search.push(bytes));
         search.finish();
         search.hits.into_iter().map(|hit| (hit.offset, hit.line, hit.text)).collect()

@@ -80,7 +80,7 @@ impl Control {
         let place = |(since, step): (OffsetDateTime, StepId)| {
             [Key::Number(micros(since)), Key::Text(step.to_string())]
         };
-        let next = found.next.map(|last| Cursor::behind(query.sort, &place(last)));
+        let next = found.next.map(|last| Cursor::after_row(query.sort, &place(last)));
         Ok(PendingPage { groups: groups.into_values().collect(), next })
     }
 }
@@ -93,7 +93,7 @@ fn parse_filter(present: &Present, query: &PendingQuery) -> Result<PendingFilter
         let words: Vec<&str> = PendingReason::ALL.iter().map(|wait| wait.as_str()).collect();
         Problem::invalid(format!("{error}. Use one of: {}.", words.join(", ")))
     })?;
-    let after = cursor::behind(query.sort, query.after.as_ref())?;
+    let after = cursor::decode(query.sort, query.after.as_ref())?;
     if after.is_some() && wait.is_none() {
         return Err(Problem::invalid(
             "A cursor works only for a single pending reason. Add the parameter reason.",
@@ -267,7 +267,9 @@ impl Facts<'_> {
             vec![format!("Waits for {}: {}{suffix}.", count(parents, "parent"), names.join(", "))];
         let top = above.iter().find(|row| !row.parent);
         says.extend(top.map(|top| match wait {
-            PendingReason::DependencyFailed => format!("The cause is the failure of {}.", named(top)),
+            PendingReason::DependencyFailed => {
+                format!("The cause is the failure of {}.", named(top))
+            }
             _ => format!("The next step to run is {}.", named(top)),
         }));
         // A failed step and the next step to run can be acted on; a blocked step cannot.

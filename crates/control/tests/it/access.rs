@@ -85,7 +85,12 @@ async fn admin_signed_in_as_reviewer_cannot_approve() {
         installation.people.new_link(&installation.ada, installation.bo.person).await.unwrap();
     let as_bo = installation.first_visit(&link).await;
     assert_eq!(
-        code(installation.control.give_verdict(&as_bo, id, VerdictKind::Approve, String::new()).await),
+        code(
+            installation
+                .control
+                .give_verdict(&as_bo, id, VerdictKind::Approve, String::new())
+                .await
+        ),
         "password_needed"
     );
     assert_eq!(code(installation.control.review(&as_bo, id).await), "password_needed");
@@ -249,7 +254,8 @@ async fn first_admin_with_new_permissions_keeps_access() {
 
     let edit = installation.bind("web", 1, "app").await;
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
-    let approved = installation.control.give_verdict(&first, id, VerdictKind::Approve, String::new());
+    let approved =
+        installation.control.give_verdict(&first, id, VerdictKind::Approve, String::new());
     approved.await.unwrap();
     installation.commit(&first, id).await.unwrap();
     let details = people.details(&first, root).await.unwrap();

@@ -76,8 +76,9 @@ async fn drop_leads_to_committed_steps() {
     let installation = Installation::new().await;
     let (web, n1) = (installation.id("web").await, installation.node(1).await);
 
-    let lift = installation.control.lift(&installation.ada, web, vec![n1]).await.unwrap();
-    let app = lift.roles.iter().find(|r| r.role == role("app")).unwrap();
+    let preview =
+        installation.control.preview_drop(&installation.ada, web, vec![n1]).await.unwrap();
+    let app = preview.roles.iter().find(|r| r.role == role("app")).unwrap();
     assert_eq!((app.legal.as_slice(), app.added, app.wave), ([n1].as_slice(), 3, Some((3, 3))));
     let also_added: Vec<_> = app
         .also_added

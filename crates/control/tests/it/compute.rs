@@ -84,7 +84,7 @@ async fn look(installation: &Installation) {
     waits!("proposal", control.proposal(ada, proposal));
     waits!("drafted", control.drafted(ada, proposal, n1, &noderole));
     waits!("noderole", control.noderole(ada, noderole.id(n1)));
-    waits!("lift", control.lift(ada, web, vec![n2]));
+    waits!("preview_drop", control.preview_drop(ada, web, vec![n2]));
     waits!("preview_edits", control.preview_edits(ada, proposal, vec![data(1)]));
     let edit = |version| control.edit(ada, proposal, version, vec![data(2)]);
     waits(installation, "edit", edit(version), edit(version + 1)).await;
@@ -171,7 +171,7 @@ async fn waiting_for_permit_uses_no_connection() {
         leaves_it(store, "role_noderoles", control.role_noderoles(ada, "web", None, &app)),
         leaves_it(store, "proposal", control.proposal(ada, proposal.id)),
         leaves_it(store, "noderole", control.noderole(ada, key.id(n1))),
-        leaves_it(store, "lift", control.lift(ada, web, vec![n2])),
+        leaves_it(store, "preview_drop", control.preview_drop(ada, web, vec![n2])),
         leaves_it(store, "review", control.review(bo, review)),
         leaves_it(store, "discussion", control.discussion(bo, review)),
         leaves_it(store, "opened", control.viewed_changes(bo, review)),

@@ -194,8 +194,11 @@ async fn buttons(installation: &Installation, by: &Actor, id: ReviewId) -> [Stri
     }
     if let Some(why) = shown.may_review.reason() {
         for kind in [VerdictKind::Approve, VerdictKind::RequestChanges, VerdictKind::Reject] {
-            let refused =
-                installation.control.give_verdict(by, id, kind, "because".into()).await.unwrap_err();
+            let refused = installation
+                .control
+                .give_verdict(by, id, kind, "because".into())
+                .await
+                .unwrap_err();
             assert_eq!(refused.detail, why);
         }
     }

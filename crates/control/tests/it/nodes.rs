@@ -255,13 +255,13 @@ async fn noderoles_are_paged_in_run_order() {
         if descending {
             wanted.reverse();
         }
-        let (mut walked, mut behind) = (Vec::new(), None);
+        let (mut walked, mut after) = (Vec::new(), None);
         loop {
-            let filter = NodeNoderoleFilter { descending, behind, ..NodeNoderoleFilter::default() };
+            let filter = NodeNoderoleFilter { descending, after, ..NodeNoderoleFilter::default() };
             let rows =
                 store::nodes::noderoles_of_node(&mut connection, n1, filter, 1).await.unwrap();
             let Some(row) = rows.first() else { break };
-            behind = Some((row.rank, row.step_id));
+            after = Some((row.rank, row.step_id));
             walked.push(NoderoleId(row.noderole_id));
             let after = Some(format!("{order}~-{}~-{}", row.rank, row.step_id).into());
             let rest = NodeNoderolesQuery {

@@ -121,7 +121,9 @@ async fn permission_applies_to_deployment_and_descendants() {
     assert!(seen.may_review.reason().unwrap().contains("fay"), "who can is named");
     assert!(!seen.may_commit.reason().unwrap().contains("gus"), "and nobody who can't");
     assert_eq!(
-        code(installation.control.give_verdict(&gus, id, VerdictKind::Approve, String::new()).await),
+        code(
+            installation.control.give_verdict(&gus, id, VerdictKind::Approve, String::new()).await
+        ),
         "not_a_reviewer"
     );
     assert_eq!(
@@ -249,7 +251,10 @@ async fn token_never_exceeds_person_and_never_reviews() {
     );
     let edit = installation.bind("edge", 2, "app").await;
     let others = installation.submit(&installation.ada, "edge", vec![edit]).await;
-    let no = installation.control.give_verdict(&token, others, VerdictKind::Approve, String::new()).await;
+    let no = installation
+        .control
+        .give_verdict(&token, others, VerdictKind::Approve, String::new())
+        .await;
     assert_eq!(code(no), "not_a_reviewer", "although its person may");
     assert!(!installation.control.review(&token, others).await.unwrap().may_review.is_allowed());
     assert!(installation.control.review(&dan, others).await.unwrap().may_review.is_allowed());

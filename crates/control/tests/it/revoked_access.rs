@@ -117,7 +117,10 @@ impl TestObjects {
             ("resolve a thread", control.resolve_thread(by, self.thread, true).await),
             ("look", control.record_view(by, id).await),
             ("mark as opened", control.mark_viewed(by, id, vec![Anchor::Node(n1)]).await.map(drop)),
-            ("give_verdict", control.give_verdict(by, id, VerdictKind::Approve, String::new()).await),
+            (
+                "give_verdict",
+                control.give_verdict(by, id, VerdictKind::Approve, String::new()).await,
+            ),
             ("commit", control.commit(by, commit).await.map(drop)),
             ("retry", control.retry(by, self.noderole, why()).await),
             ("cancel", control.cancel(by, self.run).await),

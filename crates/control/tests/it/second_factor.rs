@@ -113,7 +113,9 @@ async fn session_by_password_needs_the_code() {
     let (bo, session) = installation.by_password("bo").await;
     assert!(bo.needs_factor() && bo.permissions.is_empty());
     assert_eq!(
-        code_of(installation.control.give_verdict(&bo, id, VerdictKind::Approve, String::new()).await),
+        code_of(
+            installation.control.give_verdict(&bo, id, VerdictKind::Approve, String::new()).await
+        ),
         "second_factor_needed"
     );
     assert_eq!(code_of(installation.control.review(&bo, id).await), "second_factor_needed");

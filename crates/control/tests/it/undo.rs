@@ -146,7 +146,8 @@ async fn undoing_person_is_warned_and_becomes_author() {
     assert!(!open(&installation.ada).await.makes_author, "she wrote it");
     assert!(open(&installation.bo).await.makes_author, "he could approve it so far");
     assert!(
-        !open(&installation.ada).await.has_other_authors && open(&installation.bo).await.has_other_authors,
+        !open(&installation.ada).await.has_other_authors
+            && open(&installation.bo).await.has_other_authors,
         "it is hers alone"
     );
     let version = installation.control.undo(&installation.bo, proposal, version).await.unwrap();
@@ -181,5 +182,8 @@ async fn proposal_opened_by_another_belongs_to_others() {
     assert!(open(&installation.ada).await.has_other_authors, "bo opened it");
     assert!(open(&installation.bo).await.has_other_authors, "ada wrote in it");
     installation.control.undo(&installation.ada, proposal, edited).await.unwrap();
-    assert!(open(&installation.bo).await.has_other_authors, "what was taken back may be brought again");
+    assert!(
+        open(&installation.bo).await.has_other_authors,
+        "what was taken back may be brought again"
+    );
 }

@@ -61,7 +61,7 @@ const NAMED_RUNS: usize = 3;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
-pub struct Moment(pub i64);
+pub struct Timestamp(pub i64);
 
 /// Number of a disruption budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -147,11 +147,11 @@ pub struct StepView {
     /// Higher values run first.
     pub priority: i32,
     /// When it became TODO.
-    pub ready_since: Moment,
+    pub ready_since: Timestamp,
     /// Longest path from a root.
     pub rank: u32,
     /// Earliest start (end of the backoff).
-    pub not_before: Moment,
+    pub not_before: Timestamp,
     /// Failures that were retried.
     pub failures: u32,
     /// The state that its node must have.
@@ -179,7 +179,7 @@ pub struct OpenRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AdmissionView {
     /// The time of the claim.
-    pub now: Moment,
+    pub now: Timestamp,
     pub enabled: bool,
     /// Number of slots of all live, confirmed workers that are not draining.
     pub capacity: u32,
@@ -258,7 +258,7 @@ pub enum Reason {
     /// The step failed and waits for its next attempt.
     Backoff {
         /// Time of the next attempt.
-        until: Moment,
+        until: Timestamp,
         /// Seconds until the next attempt.
         seconds: i64,
         /// Number of failures so far.
@@ -362,9 +362,9 @@ impl Reason {
     /// The steps that someone can look at, because they prevent the start.
     pub fn blocking_steps(&self) -> &[StepId] {
         match self {
-            Self::NodeBlocked { by, .. } | Self::Exclusive { by, .. } | Self::OtherAction { by } => {
-                std::slice::from_ref(by)
-            }
+            Self::NodeBlocked { by, .. }
+            | Self::Exclusive { by, .. }
+            | Self::OtherAction { by } => std::slice::from_ref(by),
             Self::ConcurrencyGroup { by, .. } | Self::Chunk { by, .. } => by,
             _ => &[],
         }
@@ -502,7 +502,7 @@ pub fn admit(view: &AdmissionView, limits: Limits) -> Vec<StepId> {
 }
 
 /// Position of a step in the queue of its deployment.
-type QueuePosition = (Reverse<i32>, Moment, u32, StepId);
+type QueuePosition = (Reverse<i32>, Timestamp, u32, StepId);
 
 fn queues(view: &AdmissionView) -> BTreeMap<DeploymentId, BTreeSet<QueuePosition>> {
     let mut queues: BTreeMap<_, BTreeSet<QueuePosition>> = BTreeMap::new();

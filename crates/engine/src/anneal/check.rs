@@ -92,7 +92,10 @@ mod tests {
         let history = CheckHistory { failures: 2, reran: true };
         let none = CheckHistory::default();
         assert_eq!(check_transition(&policy, history, ACTIVE, None), (none, None));
-        assert_eq!(check_transition(&policy, history, FAILED, None), (none, Some(Event::CheckPassed)));
+        assert_eq!(
+            check_transition(&policy, history, FAILED, None),
+            (none, Some(Event::CheckPassed))
+        );
     }
 
     #[test]

@@ -48,12 +48,14 @@ mod world;
 
 pub use admission::{
     AdmissionView, BudgetId, BudgetView, ClaimPlan, ConcurrencyGroupKey, ConcurrencyGroupLimit,
-    DeploymentView, Limits, Moment, NodeView, OpenRun, Reason, StepView, admit, awaited_steps,
+    DeploymentView, Limits, NodeView, OpenRun, Reason, StepView, Timestamp, admit, awaited_steps,
     why_not,
 };
 pub use check::{CheckHistory, CheckedStep, check_transition};
 pub use state::{StepState, UnknownState};
-pub use step::{Cause, Count, LONGEST_BACKOFF, Progress, Step, UnknownCause, Why, backoff, count};
+pub use step::{
+    Cause, Count, LONGEST_BACKOFF, Progress, RerunReason, Step, UnknownCause, backoff, count,
+};
 pub use transition::{
     BATCH, Broken, Change, Committed, Event, LOSSES, Refused, Stop, apply, apply_each,
 };

@@ -58,7 +58,7 @@ pub struct Progress {
     pub applied: Option<BlueprintNumber>,
     /// Failures since the last success, re-run or retry by a person.
     pub failures: u32,
-    /// Why it must run again although a result is applied. Without a cause the result stays valid.
+    /// RerunReason it must run again although a result is applied. Without a cause the result stays valid.
     /// So this field decides whether a BLOCKED step runs, or becomes ACTIVE at once, when its join
     /// holds again.
     pub cause: Option<Cause>,
@@ -89,7 +89,7 @@ impl Progress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum RerunReason {
     /// A commit changed the desired state of the step.
     Changed,
     /// A commit re-runs the step as part of a slice.
@@ -110,7 +110,7 @@ pub enum Why {
     Retry,
 }
 
-impl Why {
+impl RerunReason {
     const ALL: [Self; 9] = [
         Self::Changed,
         Self::Slice,
@@ -141,7 +141,7 @@ impl Why {
 /// A pending re-run. The database stores it as text: `drift`, or `drift again`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cause {
-    pub why: Why,
+    pub why: RerunReason,
     /// The cause arose while an attempt was running. The attempt started before it, so its success
     /// is applied and the step runs once more.
     pub again: bool,
@@ -149,7 +149,7 @@ pub struct Cause {
 
 impl Cause {
     /// A cause that the next attempt resolves.
-    pub fn new(why: Why) -> Self {
+    pub fn new(why: RerunReason) -> Self {
         Self { why, again: false }
     }
 }
@@ -172,7 +172,7 @@ impl FromStr for Cause {
             Some(word) => (word, true),
             None => (text, false),
         };
-        let why = Why::ALL.into_iter().find(|why| why.as_str() == word);
+        let why = RerunReason::ALL.into_iter().find(|why| why.as_str() == word);
         why.map(|why| Self { why, again }).ok_or_else(|| UnknownCause(text.to_owned()))
     }
 }
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn causes_round_trip() {
-        for why in Why::ALL {
+        for why in RerunReason::ALL {
             for again in [false, true] {
                 let cause = Cause { why, again };
                 assert_eq!(cause.to_string().parse(), Ok(cause));

@@ -36,7 +36,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::step::{missing, satisfies};
-use super::{Cause, Delta, Missing, Outcome, Step, StepState, Why, World, backoff, count};
+use super::{Cause, Delta, Missing, Outcome, RerunReason, Step, StepState, World, backoff, count};
 use crate::catalog::{JoinNeed, Needs};
 use crate::cluster::EdgeKind;
 use crate::ids::{BlueprintNumber, NodeId, StepId};
@@ -86,7 +86,7 @@ pub enum Event {
     /// A person retries an ERROR step.
     Retry {
         /// Stored as the cause.
-        why: Why,
+        why: RerunReason,
     },
     /// It must run (again) at this generation: the current one, or a newer one.
     Rerun {
@@ -94,7 +94,7 @@ pub enum Event {
         /// hook, data).
         generation: BlueprintNumber,
         /// Stored as the cause.
-        why: Why,
+        why: RerunReason,
     },
     /// The check of an ACTIVE step failed as often as its role allows.
     CheckFailed {
@@ -131,7 +131,7 @@ pub struct Committed {
     pub step: StepId,
     /// The target and the reason, if it must run again. The step may already have the target as its
     /// generation. A new step needs none.
-    pub rerun: Option<(BlueprintNumber, Why)>,
+    pub rerun: Option<(BlueprintNumber, RerunReason)>,
     /// All its current parents, if it is new, its edges or join changed, or an order-only parent's
     /// `skipped` changed.
     pub parents: Option<Vec<(StepId, EdgeKind)>>,
@@ -592,8 +592,8 @@ impl<'c> Propagation<'c> {
     fn set_node_up(&mut self, id: StepId, touch: &Touch<'c>) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         step.progress.node_up = touch.node_up;
-        if touch.node_up && step.progress.cause == Some(Cause::new(Why::NodeAway)) {
-            let again = (!touch.resumes).then_some(Cause::new(Why::NodeBack));
+        if touch.node_up && step.progress.cause == Some(Cause::new(RerunReason::NodeAway)) {
+            let again = (!touch.resumes).then_some(Cause::new(RerunReason::NodeBack));
             step.progress.cause = again;
         }
         if touch.node_up || step.needs != Needs::Alive || step.is_immediate() {
@@ -618,19 +618,19 @@ impl<'c> Propagation<'c> {
                 self.wait(id)
             }
             StepState::Active if !for_good => {
-                progress.cause = Some(Cause::new(Why::NodeAway));
+                progress.cause = Some(Cause::new(RerunReason::NodeAway));
                 self.wait(id)
             }
             // Only a person can decide whether a destructive step ran.
             StepState::Error if !destructive => {
-                let why = if check_failed { Why::NodeAway } else { Why::NodeBack };
+                let why = if check_failed { RerunReason::NodeAway } else { RerunReason::NodeBack };
                 progress.cause = Some(Cause::new(why));
                 progress.failures = 0;
                 progress.error = None;
                 self.wait(id)
             }
             StepState::Blocked | StepState::Todo if applied && !for_good => {
-                progress.cause.get_or_insert(Cause::new(Why::NodeAway));
+                progress.cause.get_or_insert(Cause::new(RerunReason::NodeAway));
                 Ok(())
             }
             _ => Ok(()),
@@ -752,7 +752,7 @@ impl<'c> Propagation<'c> {
         self.set(id, StepState::Error, true)
     }
 
-    fn retry(&mut self, id: StepId, why: Why) -> Done {
+    fn retry(&mut self, id: StepId, why: RerunReason) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         // Its check made it ERROR. It is done and must not run again, so it only leaves the ERROR.
         let cause = (!step.is_final()).then_some(Cause::new(why));
@@ -763,7 +763,7 @@ impl<'c> Propagation<'c> {
         self.wait(id)
     }
 
-    fn rerun(&mut self, id: StepId, generation: BlueprintNumber, why: Why) -> Done {
+    fn rerun(&mut self, id: StepId, generation: BlueprintNumber, why: RerunReason) -> Done {
         let Some(step) = self.change(id) else { return Ok(()) };
         let present = step.progress.generation;
         if generation < present {
@@ -800,7 +800,7 @@ impl<'c> Propagation<'c> {
         let Some(step) = self.change(id) else { return Ok(()) };
         if rerun && !step.destructive {
             let generation = step.progress.generation;
-            return self.rerun(id, generation, Why::Check);
+            return self.rerun(id, generation, RerunReason::Check);
         }
         // Without a cause: the result is kept, for the time when the check passes again.
         step.progress.error = Some(reason.to_owned());
@@ -829,7 +829,7 @@ impl<'c> Propagation<'c> {
         if let Some(step) = self.change(id)
             && step.is_applied()
         {
-            step.progress.cause.get_or_insert(Cause::new(Why::Retry));
+            step.progress.cause.get_or_insert(Cause::new(RerunReason::Retry));
         }
     }
 }

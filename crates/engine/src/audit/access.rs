@@ -102,7 +102,8 @@ impl Access {
             .flat_map(|author| origins(*author, approval.submitted))
             .collect();
         self.0.values().any(bars_itself)
-            || origins(approval.person, approval.given_at).any(|origin| of_authors.contains(&origin))
+            || origins(approval.person, approval.given_at)
+                .any(|origin| of_authors.contains(&origin))
     }
 }
 

@@ -39,10 +39,10 @@ impl ReviewStatus {
             return Self::Open;
         }
         // A gate without any rule is blocked and has no approvals.
-        gate.broken().map(|rule| Self::behind(rule.rule)).min().unwrap_or(Self::Unreviewed)
+        gate.broken().map(|rule| Self::of_rule(rule.rule)).min().unwrap_or(Self::Unreviewed)
     }
 
-    fn behind(broken: Rule) -> Self {
+    fn of_rule(broken: Rule) -> Self {
         match broken {
             Rule::Newest => Self::Replaced,
             Rule::Base | Rule::Epoch | Rule::Policy => Self::Stale,

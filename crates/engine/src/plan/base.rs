@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::{self, Edit, EditKind, Written};
-use super::effects::{Bound, Effects, Why};
+use super::effects::{Bound, EffectCause, Effects};
 use crate::cluster::change::DocumentChange;
 use crate::cluster::{Blueprint, NoderoleKey, Skeleton};
 use crate::ids::{DeploymentId, Fqdn, NodeId, RoleName};
@@ -171,8 +171,10 @@ pub fn beyond(
     effects: &Effects,
 ) -> Option<ScopeViolation> {
     let Scope::Node(only) = scope.into() else { return None };
-    let requested =
-        effects.bound.iter().find(|e| e.node != only && matches!(e.why, Why::Requested { .. }));
+    let requested = effects
+        .bound
+        .iter()
+        .find(|e| e.node != only && matches!(e.why, EffectCause::Requested { .. }));
     if let Some(Bound { noderole, deployment, .. }) = requested {
         return Some(ScopeViolation::Service {
             role: noderole.role.clone(),

@@ -31,7 +31,7 @@
 use std::collections::BTreeSet;
 
 use super::draft::Draft;
-use super::effects::Why;
+use super::effects::EffectCause;
 use super::refusal::EditError;
 use super::resolve::nearest;
 use crate::canonical::Hash;
@@ -231,11 +231,11 @@ impl Draft<'_> {
             self.move_node(
                 node,
                 deployment,
-                Why::Required { edit: seq, by: role.clone(), implicit: false },
+                EffectCause::Required { edit: seq, by: role.clone(), implicit: false },
             )?;
         }
         let mut way = BindingPath { deployment, edit: seq, path: Vec::new() };
-        self.grow(&mut way, node, content, Why::Requested { edit: seq })?;
+        self.grow(&mut way, node, content, EffectCause::Requested { edit: seq })?;
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Draft<'_> {
         way: &mut BindingPath,
         node: NodeId,
         content: Hash,
-        why: Why,
+        why: EffectCause,
     ) -> Result<NoderoleId, EditError> {
         self.count_considered();
         let catalog = self.catalog;
@@ -341,7 +341,7 @@ impl Draft<'_> {
             Some(content) => content,
             None => return Err(self.unresolved(way.deployment, child, wanted)?),
         };
-        let why = Why::Required { edit: way.edit, by: child.name.clone(), implicit };
+        let why = EffectCause::Required { edit: way.edit, by: child.name.clone(), implicit };
         let found = self.grow(way, node, content, why)?;
         // A node has a role only once. It may be bound there by a deployment with another version.
         match self.noderole(found) {
@@ -467,7 +467,7 @@ impl Draft<'_> {
         let missing = crate::catalog::CatalogError::Missing { kind: "role", hash: content };
         let barrier = self.catalog.barrier(content).ok_or(missing)?;
         let parents = BTreeSet::from([EdgeDoc { parent: member, kind: EdgeKind::Hard }]);
-        let why = Why::Required { edit: way.edit, by: role.name.clone(), implicit: true };
+        let why = EffectCause::Required { edit: way.edit, by: role.name.clone(), implicit: true };
         self.put(
             phantom,
             NoderoleKey::first(role.name.barrier()),
@@ -482,7 +482,7 @@ impl Draft<'_> {
     /// Adds soft edges between a new noderole and noderoles that it precedes or that precede it.
     fn link_soft_edges(&mut self, new: NoderoleId, role: &Role) -> Result<(), EditError> {
         for later in &role.preceeds {
-            for later in self.behind(new, role, later) {
+            for later in self.successors(new, role, later) {
                 self.link(new, later, EdgeKind::Soft)?;
             }
         }
@@ -510,10 +510,10 @@ impl Draft<'_> {
 
     /// The noderoles that must wait for a new one: that of the later role on its node. If the new
     /// one is the first of its role, also all that wait for none yet.
-    fn behind(&self, new: NoderoleId, role: &Role, later: &RoleName) -> Vec<NoderoleId> {
+    fn successors(&self, new: NoderoleId, role: &Role, later: &RoleName) -> Vec<NoderoleId> {
         let Some((node, _, noderole)) = self.noderole(new) else { return Vec::new() };
         let own = NoderoleKey::first(later.clone()).id(node);
-        let mut behind: Vec<NoderoleId> = self.noderole(own).map(|_| own).into_iter().collect();
+        let mut successors: Vec<NoderoleId> = self.noderole(own).map(|_| own).into_iter().collect();
         let is_of = |id: NoderoleId, name: &RoleName| {
             self.role_of(id).is_some_and(|found| found.name == *name)
         };
@@ -521,14 +521,14 @@ impl Draft<'_> {
             .answering(noderole.deployment, &role.name)
             .any(|other| other != new && is_of(other, &role.name))
         {
-            return behind;
+            return successors;
         }
         let elsewhere = self.answering(noderole.deployment, later).filter(|id| {
             let implicit = self.role_of(*id).is_some_and(|found| found.flags.implicit);
             *id != own && is_of(*id, later) && !implicit && !self.waits_for_role(*id, &role.name)
         });
-        behind.extend(elsewhere);
-        behind
+        successors.extend(elsewhere);
+        successors
     }
 
     /// The noderole of the earlier role for which a later one must wait and does not yet. It is the

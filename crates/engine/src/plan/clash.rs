@@ -302,7 +302,8 @@ impl LastEdits {
                 self.values(&Owner::Role(*deployment, (*role).clone()), "")
             }
             SettingScope::Node(id) => {
-                let inside = |setting: &&ClashSubject| !matches!(setting, ClashSubject::Node { .. });
+                let inside =
+                    |setting: &&ClashSubject| !matches!(setting, ClashSubject::Node { .. });
                 self.under(&Subject::Node(*id)).filter(inside).cloned().collect()
             }
             SettingScope::Noderole(node, noderole) => {
@@ -476,7 +477,11 @@ impl<'a> Conflicts<'a> {
             && let Some(around) =
                 self.words.around(owner, &change.path).filter(|word| word.by != self.by)
         {
-            self.found.insert(Clash { earlier: around.edit, later: self.edit, setting: setting.clone() });
+            self.found.insert(Clash {
+                earlier: around.edit,
+                later: self.edit,
+                setting: setting.clone(),
+            });
         }
         self.say(setting, &now);
     }

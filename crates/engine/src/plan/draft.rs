@@ -24,9 +24,9 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::SideEffects;
 use super::effects::{
-    BarclampUse, Bound, Effects, ExpungedNode, NewDeployment, NewRole, NodeMove, Refusal,
-    RemovedDeployment, RemovedNoderole, RemovedRole, RewiredNoderole, RoleContentChange, Set,
-    UnpinnedBarclamp, Why, in_order,
+    BarclampUse, Bound, EffectCause, Effects, ExpungedNode, NewDeployment, NewRole, NodeMove,
+    Refusal, RemovedDeployment, RemovedNoderole, RemovedRole, RewiredNoderole, RoleContentChange,
+    Set, UnpinnedBarclamp, in_order,
 };
 use super::refusal::EditError;
 use super::visible_catalog::VisibleCatalog;
@@ -88,17 +88,17 @@ pub(super) struct Mark(usize);
 #[derive(Default)]
 struct Origins {
     count: u64,
-    deployments: BTreeMap<DeploymentId, (u64, Why)>,
-    barclamps: BTreeMap<(DeploymentId, BarclampName), (u64, Why)>,
-    roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
-    moved: BTreeMap<NodeId, (u64, Why)>,
-    bound: BTreeMap<NoderoleId, (u64, Why)>,
+    deployments: BTreeMap<DeploymentId, (u64, EffectCause)>,
+    barclamps: BTreeMap<(DeploymentId, BarclampName), (u64, EffectCause)>,
+    roles: BTreeMap<(DeploymentId, RoleName), (u64, EffectCause)>,
+    moved: BTreeMap<NodeId, (u64, EffectCause)>,
+    bound: BTreeMap<NoderoleId, (u64, EffectCause)>,
     /// The edits that bind a noderole which an earlier edit added for another role.
     requested: BTreeMap<NoderoleId, (u64, u32)>,
-    gone: BTreeMap<NoderoleId, (u64, Why)>,
-    removed_deployments: BTreeMap<DeploymentId, (u64, Why)>,
-    gone_roles: BTreeMap<(DeploymentId, RoleName), (u64, Why)>,
-    expunged: BTreeMap<NodeId, (u64, (String, Why))>,
+    gone: BTreeMap<NoderoleId, (u64, EffectCause)>,
+    removed_deployments: BTreeMap<DeploymentId, (u64, EffectCause)>,
+    gone_roles: BTreeMap<(DeploymentId, RoleName), (u64, EffectCause)>,
+    expunged: BTreeMap<NodeId, (u64, (String, EffectCause))>,
 }
 
 impl Origins {
@@ -211,7 +211,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Why an edit bound a noderole.
-    pub fn bind_origin(&self, id: NoderoleId) -> Option<&Why> {
+    pub fn bind_origin(&self, id: NoderoleId) -> Option<&EffectCause> {
         self.reasons.bound.get(&id).map(|(_, why)| why)
     }
 
@@ -445,7 +445,11 @@ impl<'a> Draft<'a> {
         self.reasons.deployments.insert(new.id, (at, new.why));
     }
 
-    pub fn remove_deployment(&mut self, id: DeploymentId, why: Why) -> Result<(), EditError> {
+    pub fn remove_deployment(
+        &mut self,
+        id: DeploymentId,
+        why: EffectCause,
+    ) -> Result<(), EditError> {
         let phantom = self.deployment(id)?.phantom;
         self.journal_deployment(id, true);
         self.keep(phantom);
@@ -471,7 +475,12 @@ impl<'a> Draft<'a> {
         })
     }
 
-    pub fn record_pin_origin(&mut self, id: DeploymentId, barclamp: &BarclampName, why: Why) {
+    pub fn record_pin_origin(
+        &mut self,
+        id: DeploymentId,
+        barclamp: &BarclampName,
+        why: EffectCause,
+    ) {
         let at = self.reasons.next();
         self.reasons.barclamps.insert((id, barclamp.clone()), (at, why));
     }
@@ -506,7 +515,7 @@ impl<'a> Draft<'a> {
         id: DeploymentId,
         role: &RoleName,
         content: Hash,
-        why: Why,
+        why: EffectCause,
     ) -> Result<(), EditError> {
         // A visible catalog does not depend on deployment names, so the cached ones stay valid.
         let was = self.deployment(id)?.clone();
@@ -522,7 +531,7 @@ impl<'a> Draft<'a> {
         &mut self,
         id: DeploymentId,
         role: &RoleName,
-        why: Why,
+        why: EffectCause,
     ) -> Result<(), EditError> {
         self.deployment_mut(id)?.roles.remove(role);
         let at = self.reasons.next();
@@ -530,14 +539,24 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    pub fn move_node(&mut self, node: NodeId, to: DeploymentId, why: Why) -> Result<(), EditError> {
+    pub fn move_node(
+        &mut self,
+        node: NodeId,
+        to: DeploymentId,
+        why: EffectCause,
+    ) -> Result<(), EditError> {
         self.node_mut(node)?.deployment = to;
         let at = self.reasons.next();
         self.reasons.moved.insert(node, (at, why));
         Ok(())
     }
 
-    pub fn expunge(&mut self, node: NodeId, reason: String, why: Why) -> Result<(), EditError> {
+    pub fn expunge(
+        &mut self,
+        node: NodeId,
+        reason: String,
+        why: EffectCause,
+    ) -> Result<(), EditError> {
         self.keep(node);
         self.nodes.insert(node, None);
         let at = self.reasons.next();
@@ -553,7 +572,7 @@ impl<'a> Draft<'a> {
         deployment: DeploymentId,
         content: Hash,
         parents: BTreeSet<EdgeDoc>,
-        why: Why,
+        why: EffectCause,
     ) -> Result<NoderoleId, EditError> {
         let (id, role) = (key.id(node), self.catalog.role(content)?);
         for edge in &parents {
@@ -590,18 +609,18 @@ impl<'a> Draft<'a> {
     }
 
     /// The reason for a new noderole: an edit that binds it, or the edit that added it.
-    fn reason(&self, id: NoderoleId, at: u64, why: &Why) -> Why {
+    fn reason(&self, id: NoderoleId, at: u64, why: &EffectCause) -> EffectCause {
         // A request before `at` concerns a noderole that was removed and bound again.
         match self.reasons.requested.get(&id).filter(|(requested, _)| *requested > at) {
-            Some((_, edit)) if matches!(why, Why::Required { .. }) => {
-                Why::Requested { edit: *edit }
+            Some((_, edit)) if matches!(why, EffectCause::Required { .. }) => {
+                EffectCause::Requested { edit: *edit }
             }
             _ => why.clone(),
         }
     }
 
     /// Removes a noderole. The caller must handle the edges to its children.
-    pub fn take(&mut self, id: NoderoleId, why: Why) -> Result<(), EditError> {
+    pub fn take(&mut self, id: NoderoleId, why: EffectCause) -> Result<(), EditError> {
         let Some((node, key, _)) = self.noderole(id) else { return Ok(()) };
         let key = key.clone();
         self.node_mut(node)?.noderoles.remove(&key);

@@ -146,7 +146,7 @@ impl Effects {
     pub(crate) fn value_lines<'e>(
         &'e self,
         names: &'e dyn EditNames,
-    ) -> impl Iterator<Item = (&'e Why, String, ValueOwner)> {
+    ) -> impl Iterator<Item = (&'e EffectCause, String, ValueOwner)> {
         self.set_values().filter_map(|value| {
             let (text, owner) = value.report(names)?;
             Some((value.why(), text, owner))
@@ -166,7 +166,7 @@ impl Effects {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "why", rename_all = "snake_case")]
-pub enum Why {
+pub enum EffectCause {
     /// An edit requests it.
     Requested {
         /// Number of the edit.
@@ -183,7 +183,7 @@ pub enum Why {
     },
 }
 
-impl Why {
+impl EffectCause {
     /// Number of the edit that caused it.
     pub fn edit(&self) -> u32 {
         match self {
@@ -207,7 +207,7 @@ pub struct NewDeployment {
     /// The parent deployment.
     pub parent: DeploymentId,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A barclamp that a deployment starts to use, or uses in another version.
@@ -221,7 +221,7 @@ pub struct BarclampUse {
     /// Content hash of the version.
     pub version: Hash,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A role added to a deployment.
@@ -235,7 +235,7 @@ pub struct NewRole {
     /// Content hash of the role.
     pub content: Hash,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// New data of a deployment role.
@@ -249,7 +249,7 @@ pub struct RoleData {
     /// The complete new data.
     pub data: Value,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A node that moves to another deployment.
@@ -263,7 +263,7 @@ pub struct NodeMove {
     /// The new deployment.
     pub to: DeploymentId,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A new noderole.
@@ -285,7 +285,7 @@ pub struct Bound {
     /// The noderoles that it waits for, ordered by id.
     pub parents: Vec<EdgeDoc>,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// New data of a noderole.
@@ -299,7 +299,7 @@ pub struct NoderoleData {
     /// The complete new data.
     pub data: Value,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A change of a node's connection.
@@ -311,7 +311,7 @@ pub struct ConnectionUpdate {
     /// The fields to change.
     pub connection: ConnectionChange,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// New hints of a node.
@@ -323,7 +323,7 @@ pub struct NewHints {
     /// The complete new hints.
     pub hints: Map<String, Value>,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A noderole that runs again.
@@ -337,7 +337,7 @@ pub struct Rerun {
     /// The reason that the author of the edit gave.
     pub reason: String,
     /// The edit that requested it.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A removed deployment.
@@ -351,7 +351,7 @@ pub struct RemovedDeployment {
     /// The deployment's name.
     pub name: DeploymentName,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A role removed from a deployment.
@@ -363,7 +363,7 @@ pub struct RemovedRole {
     /// The role.
     pub role: RoleName,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A barclamp version that a deployment no longer pins.
@@ -379,7 +379,7 @@ pub struct UnpinnedBarclamp {
     /// Content hash of the inherited version; null if the deployment no longer has the barclamp.
     pub to: Option<Hash>,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A removed noderole.
@@ -395,7 +395,7 @@ pub struct RemovedNoderole {
     /// The deployment in which it was bound.
     pub deployment: DeploymentId,
     /// The reason: an edit requests it, or it depends on a removed noderole.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// An expunged node.
@@ -409,7 +409,7 @@ pub struct ExpungedNode {
     /// The reason that the author of the edit gave.
     pub reason: String,
     /// The edit that requested it.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// An existing noderole whose parents change.
@@ -454,7 +454,7 @@ pub struct JigSwitch {
     /// Whether it is switched on.
     pub active: bool,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// A new approval policy.
@@ -464,7 +464,7 @@ pub struct NewPolicy {
     /// The complete policy.
     pub policy: Policy,
     /// The reason.
-    pub why: Why,
+    pub why: EffectCause,
 }
 
 /// An edit that cannot take effect.
@@ -494,7 +494,7 @@ pub(super) struct Set {
 /// A value that an edit sets without changing the shape of the graph. The edit's file implements
 /// this for its effect.
 pub(super) trait SetValue {
-    fn why(&self) -> &Why;
+    fn why(&self) -> &EffectCause;
 
     /// Whether the value has an effect: the owner still exists, and the value differs.
     fn has_effect(&self, draft: &Draft<'_>) -> bool;

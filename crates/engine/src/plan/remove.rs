@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::draft::Draft;
-use super::effects::Why;
+use super::effects::EffectCause;
 use super::refusal::EditError;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
 use crate::ids::{DeploymentId, NodeId, NoderoleId, RoleName};
@@ -69,14 +69,14 @@ impl Draft<'_> {
             return Err(EditError::NodeNeeded { node, dependents: self.named(&going.dependents) });
         }
         self.remove_closure(&going, seq)?;
-        self.expunge(node, reason.trim().to_owned(), Why::Requested { edit: seq })
+        self.expunge(node, reason.trim().to_owned(), EffectCause::Requested { edit: seq })
     }
 
     pub fn drop_role(
         &mut self,
         deployment: DeploymentId,
         role: &RoleName,
-        why: Why,
+        why: EffectCause,
     ) -> Result<(), EditError> {
         let found = self.deployment(deployment)?;
         if !found.roles.contains_key(role) {
@@ -97,7 +97,7 @@ impl Draft<'_> {
         self.remove_role(deployment, role, why)
     }
 
-    pub fn drop_deployment(&mut self, id: DeploymentId, why: Why) -> Result<(), EditError> {
+    pub fn drop_deployment(&mut self, id: DeploymentId, why: EffectCause) -> Result<(), EditError> {
         let found = self.deployment(id)?;
         if found.parent.is_none() {
             return Err(EditError::RootDeployment(found.name.to_string()));
@@ -198,8 +198,8 @@ impl Draft<'_> {
         for (id, with) in &going.gone {
             let by = with.and_then(|with| names.get(&with).cloned());
             let why = match by {
-                None => Why::Requested { edit: seq },
-                Some(by) => Why::Required { edit: seq, by, implicit: false },
+                None => EffectCause::Requested { edit: seq },
+                Some(by) => EffectCause::Required { edit: seq, by, implicit: false },
             };
             self.take(*id, why)?;
         }

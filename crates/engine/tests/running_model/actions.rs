@@ -598,9 +598,7 @@ impl Model for Protocol {
             Arrive(_) | ScriptEnds(_) | ScriptFails(_) | NodeDown(_) | NodeUp(_) | Reboot(_) => {
                 self.node_acts(&mut state, action);
             }
-            ReaperFinds(_) | ReaperRequests(_) | ReaperEnds => {
-                self.reaper_acts(&mut state, action)
-            }
+            ReaperFinds(_) | ReaperRequests(_) | ReaperEnds => self.reaper_acts(&mut state, action),
             Resume | Pause | Commit(_) | Cancel(_) | Retry(_) | Unapproved(_) | Backwards(_) => {
                 self.person_acts(&mut state, action);
             }

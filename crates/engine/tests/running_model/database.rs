@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::anneal::{
     AdmissionView, Change, Child, Committed, ConcurrencyGroupKey, ConcurrencyGroupLimit,
-    DeploymentView, Event, Limits, Moment, NodeView, OpenRun, Outcome, Step, StepState, StepView,
-    Stop, Why, World, apply, why_not,
+    DeploymentView, Event, Limits, NodeView, OpenRun, Outcome, RerunReason, Step, StepState,
+    StepView, Stop, Timestamp, World, apply, why_not,
 };
 use engine::catalog::{ConcurrencyGroupMode, Join, Needs, OnError};
 use engine::cluster::EdgeKind;
@@ -131,9 +131,9 @@ impl Protocol {
                 state: row.state,
                 pending: row.pending,
                 priority: 0,
-                ready_since: Moment(0),
+                ready_since: Timestamp(0),
                 rank: self.rank(index),
-                not_before: Moment(0),
+                not_before: Timestamp(0),
                 failures: row.failures,
                 needs: Needs::Alive,
                 exclusive: spec.exclusive,
@@ -162,7 +162,7 @@ impl Protocol {
             mode: ConcurrencyGroupMode::Rolling,
         };
         AdmissionView {
-            now: Moment(1),
+            now: Timestamp(1),
             enabled: state.enabled,
             capacity: u32::try_from(self.workers).expect("workers of a model are few"),
             draining: 0,
@@ -293,7 +293,7 @@ impl Protocol {
     }
 
     fn raise(&self, state: &mut State, step: usize) {
-        let rerun = Some((BlueprintNumber(state.target.into()), Why::Changed));
+        let rerun = Some((BlueprintNumber(state.target.into()), RerunReason::Changed));
         let committed = Committed { step: step_id(step), rerun, parents: None };
         self.change(state, &Change::Commit(vec![committed])).expect("a newer generation fits");
     }
@@ -306,7 +306,7 @@ impl Protocol {
 
     /// A user's retry.
     pub fn retry(&self, state: &mut State, step: usize) {
-        if self.event(state, step, Event::Retry { why: Why::Retry }) {
+        if self.event(state, step, Event::Retry { why: RerunReason::Retry }) {
             let generation = state.steps[step].generation;
             *state.truth.asked.entry((step, generation)).or_default() += 1;
         }

@@ -41,7 +41,7 @@ pub struct AuditFilter<'f> {
     /// Oldest first.
     pub ascending: bool,
     /// Only entries after this one in the order.
-    pub behind: Option<i64>,
+    pub after: Option<i64>,
 }
 
 /// An entry with its actor's name and its position in the chain.
@@ -101,14 +101,14 @@ pub async fn audit(
     }
     let (sign, direction) = if filter.ascending { (">", Order::Asc) } else { ("<", Order::Desc) };
     let has_time_range = filter.since.is_some() || filter.until.is_some();
-    if let Some(behind) = filter.behind {
+    if let Some(after) = filter.after {
         let after_cursor = match has_time_range {
             true => format!(
                 "(audit.at, audit.id) {sign} (SELECT b.at, b.id FROM audit b WHERE b.id = $1)"
             ),
             false => format!("audit.id {sign} $1"),
         };
-        query = query.filter(Expr::cust_with_values(after_cursor, [behind]));
+        query = query.filter(Expr::cust_with_values(after_cursor, [after]));
     }
     if has_time_range {
         query = query.order_by(audit::Column::At, direction.clone());
@@ -200,19 +200,19 @@ mod tests {
         let mut on = db.app().acquire().await.unwrap();
         let (since, until) = (datetime!(2026-01-01 23:50 UTC), datetime!(2026-01-02 00:13 UTC));
         for ascending in [true, false] {
-            let (mut subjects, mut behind) = (Vec::new(), None);
+            let (mut subjects, mut after) = (Vec::new(), None);
             loop {
                 let filter = AuditFilter {
                     action: Some("clock.set"),
                     since: Some(since),
                     until: Some(until),
                     ascending,
-                    behind,
+                    after,
                     ..AuditFilter::default()
                 };
                 let page = audit(&mut on, filter, 5).await.unwrap();
                 let Some(last) = page.last() else { break };
-                behind = Some(last.id);
+                after = Some(last.id);
                 subjects.extend(page.iter().map(|row| row.subject.clone()));
             }
             let mut expected: Vec<String> =

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::Hash;
-use engine::anneal::{Change, Committed, Why};
+use engine::anneal::{Change, Committed, RerunReason};
 use engine::blueprint::projection::{RerunCause, StepChange, StepIntent};
 use engine::blueprint::{DocumentChange, Projection};
 use engine::canonical::Object;
@@ -699,8 +699,8 @@ async fn set_step_states(
     known: &BTreeSet<Uuid>,
 ) -> Result<(), StoreError> {
     let why = |cause: RerunCause| match cause {
-        RerunCause::Requested => Why::Slice,
-        RerunCause::RoleChanged | RerunCause::DataChanged => Why::Changed,
+        RerunCause::Requested => RerunReason::Slice,
+        RerunCause::RoleChanged | RerunCause::DataChanged => RerunReason::Changed,
     };
     let committed = new.projection.steps.iter().chain(removals).filter_map(|step| {
         let is_new = !known.contains(&step.id.0);

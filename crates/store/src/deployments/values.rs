@@ -128,7 +128,7 @@ pub struct ResultFilter<'f> {
     /// Oldest first.
     pub ascending: bool,
     /// Only results after this run in the order.
-    pub behind: Option<RunId>,
+    pub after: Option<RunId>,
 }
 
 /// The stored results of a node, newest or oldest first, each cut to `max_characters`, and their
@@ -154,7 +154,7 @@ pub async fn node_results(
         format!(include_str!("statements/node_results.sql"), sign = sign, direction = direction,);
     let rows = sqlx::query_as(sqlx::AssertSqlSafe(query))
         .bind(node.0)
-        .bind(filter.behind.map(|run| run.0))
+        .bind(filter.after.map(|run| run.0))
         .bind(limit)
         .bind(max_characters)
         .bind(filter.outcome)

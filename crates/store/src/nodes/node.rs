@@ -145,7 +145,7 @@ pub struct HealthCheckFilter<'f> {
     /// Oldest first.
     pub ascending: bool,
     /// Only health checks after this time in the order.
-    pub behind: Option<OffsetDateTime>,
+    pub after: Option<OffsetDateTime>,
 }
 
 /// The last health checks of a node, newest or oldest first. The primary key (node, time) serves
@@ -162,8 +162,8 @@ pub async fn health_checks(
         .filter(health_check::Column::NodeId.eq(node.0))
         .order_by(at, direction)
         .limit(limit);
-    if let Some(behind) = filter.behind {
-        query = query.filter(if filter.ascending { at.gt(behind) } else { at.lt(behind) });
+    if let Some(after) = filter.after {
+        query = query.filter(if filter.ascending { at.gt(after) } else { at.lt(after) });
     }
     if let Some(reached) = filter.reached {
         query = query.filter(health_check::Column::Reached.eq(reached));
@@ -206,7 +206,7 @@ pub struct NodeNoderoleFilter<'f> {
     /// Reverse order of execution.
     pub descending: bool,
     /// Only noderoles after the step with this rank and id in the order.
-    pub behind: Option<(i32, Uuid)>,
+    pub after: Option<(i32, Uuid)>,
 }
 
 /// The noderoles on a node, in the order of execution or its reverse. The index `step_node` serves
@@ -235,7 +235,7 @@ pub async fn noderoles_of_node(
     if let Some(role) = filter.role {
         query = query.filter(noderole::Column::Role.eq(role));
     }
-    if let Some((rank, id)) = filter.behind {
+    if let Some((rank, id)) = filter.after {
         let values: [sea_orm::Value; 2] = [rank.into(), id.into()];
         query = query.filter(Expr::cust_with_values(after, values));
     }

@@ -25,8 +25,8 @@ pub use replans::{
 pub use review::{
     NewReview, PersonRow, REFUSED_AGAIN, ReviewRow, ReviewerRow, VerdictRow, able,
     affected_deployments_by_review, append_refusal, authors, base, documents, eligible_reviewers,
-    find_review, insert_review, insert_verdict, review_rights, people, review_of_version, reviewers,
-    touched, verdicts,
+    find_review, insert_review, insert_verdict, people, review_of_version, review_rights,
+    reviewers, touched, verdicts,
 };
 pub use signatures::{SignatureRow, demanded, insert_signature, reviewed, signatures};
 pub use viewed::{MAX_VIEWED, ensure_changes_viewed, opened};

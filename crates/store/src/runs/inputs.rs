@@ -12,7 +12,7 @@
 //! * Milestones and barriers read nothing. They pass a change on to their children.
 
 use engine::Hash;
-use engine::anneal::{Change, Event, Refused, Why};
+use engine::anneal::{Change, Event, Refused, RerunReason};
 use engine::ids::{BlueprintNumber, NodeId, NoderoleId, StepId};
 use serde_json::Value;
 use sqlx::{PgConnection, PgPool};
@@ -179,7 +179,7 @@ async fn rerun(
     step: StepId,
     generation: BlueprintNumber,
 ) -> Result<bool, StoreError> {
-    let event = Event::Rerun { generation, why: Why::Data };
+    let event = Event::Rerun { generation, why: RerunReason::Data };
     let outcome = match decide(transaction, &Change::Step { step, event }, &[step]).await {
         Ok(outcome) => outcome,
         Err(ChangeError::Refused(Refused::AlreadyApplied { .. } | Refused::Unasked { .. })) => {

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use engine::alive::is_same_boot;
-use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, Why};
+use engine::anneal::{BATCH, Change, Event as StepEvent, Outcome, Refused, RerunReason};
 use engine::catalog::OnReturn;
 use engine::ids::{BlueprintNumber, NodeId, PersonId, RunId, StepId};
 use sea_orm::sea_query::Expr;
@@ -646,7 +646,7 @@ pub async fn request_retry(
     step: StepId,
     by: &str,
 ) -> Result<(), ChangeError> {
-    let event = StepEvent::Retry { why: Why::Retry };
+    let event = StepEvent::Retry { why: RerunReason::Retry };
     apply_change(transaction, &Change::Step { step, event }, &[step]).await?;
     let by: String = by.chars().take(MAX_CAUSE_BY).collect();
     step::Entity::update_many()
@@ -663,7 +663,7 @@ pub async fn request_retry(
 /// # Errors
 ///
 /// [`ChangeError::Refused`] if the step is destructive and done.
-pub async fn rerun_step(pool: &PgPool, step: StepId, why: Why) -> Result<(), ChangeError> {
+pub async fn rerun_step(pool: &PgPool, step: StepId, why: RerunReason) -> Result<(), ChangeError> {
     let query = step::Entity::find_by_id(step.0).select_only().column(step::Column::Generation);
     let generation: Option<i64> = query.into_tuple().one(&orm(&mut *pool.acquire().await?)).await?;
     let Some(generation) = generation else {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::commands::{LostRun, Wrapper};
-use super::deadline::{Deadline, EndOnDrop, GaveUp, Why, complete_ending};
+use super::deadline::{Deadline, EndOnDrop, GaveUp, StopCause, complete_ending};
 use super::error::AttemptError;
 use super::filter::{Mark, NoReport, ReportFilter};
 use super::report::Report;
@@ -346,9 +346,9 @@ impl<'a> Attempt<'a> {
     }
 
     /// Ends the attempt on its node, and waits briefly for its last output.
-    async fn give_up(&self, why: Why, process: Option<&mut Process>) -> GaveUp {
+    async fn give_up(&self, why: StopCause, process: Option<&mut Process>) -> GaveUp {
         // The next worker adopts the attempt.
-        if matches!(why, Why::Stopped(StopReason::WorkerShutdown)) && self.survives_worker() {
+        if matches!(why, StopCause::Stopped(StopReason::WorkerShutdown)) && self.survives_worker() {
             if let Some(process) = process {
                 process.kill().await;
             }
@@ -379,12 +379,12 @@ impl<'a> Attempt<'a> {
         let Followed { ended, last_error, report } = followed;
         let ending = match ended {
             Ok(ending) => ending,
-            Err(GaveUp { why: Why::Stopped(StopReason::WorkerShutdown), .. })
+            Err(GaveUp { why: StopCause::Stopped(StopReason::WorkerShutdown), .. })
                 if self.survives_worker() =>
             {
                 return Ok(AttemptEnd::LeftOnNode);
             }
-            Err(GaveUp { why: Why::Stopped(why), started }) => {
+            Err(GaveUp { why: StopCause::Stopped(why), started }) => {
                 // Fetch the report even if the result is not needed, because that removes it from
                 // the node.
                 let answer = match report {
@@ -394,7 +394,7 @@ impl<'a> Attempt<'a> {
                 let output = Report::parse(&answer).output.unwrap_or_default();
                 return Ok(AttemptEnd::Stopped { why, started, output });
             }
-            Err(GaveUp { why: Why::TimedOut, .. }) => {
+            Err(GaveUp { why: StopCause::TimedOut, .. }) => {
                 return Ok(AttemptEnd::Failed(format!(
                     "The wrapper did not end within {} seconds after the time limit and was killed.",
                     WRAPPER_OVERTIME.as_secs()

@@ -8,12 +8,12 @@ use crate::node::session::process::Ending;
 
 /// Why an attempt was not followed to its end, and whether it ever started on the node, if known.
 pub(super) struct GaveUp {
-    pub(super) why: Why,
+    pub(super) why: StopCause,
     pub(super) started: Option<bool>,
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Why {
+pub(super) enum StopCause {
     Stopped(StopReason),
     TimedOut,
 }
@@ -23,7 +23,7 @@ pub(super) enum Why {
 pub(super) fn complete_ending(ended: Result<Ending, GaveUp>) -> Result<Ending, GaveUp> {
     match ended {
         Ok(Ending::Disconnected(_) | Ending::Killed(_))
-        | Err(GaveUp { why: Why::TimedOut, .. }) => Ok(Ending::Code(0)),
+        | Err(GaveUp { why: StopCause::TimedOut, .. }) => Ok(Ending::Code(0)),
         ended => ended,
     }
 }
@@ -36,10 +36,10 @@ pub(super) struct Deadline<'a> {
 
 impl Deadline<'_> {
     /// Waits until the run is stopped or the time is over.
-    pub(super) async fn over(&mut self) -> Why {
+    pub(super) async fn over(&mut self) -> StopCause {
         tokio::select! {
-            why = self.stop.called() => Why::Stopped(why),
-            () = sleep_until(self.until) => Why::TimedOut,
+            why = self.stop.called() => StopCause::Stopped(why),
+            () = sleep_until(self.until) => StopCause::TimedOut,
         }
     }
 }
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn broken_connection_after_result_fails_no_run() {
-        let too_long = || Err(GaveUp { why: Why::TimedOut, started: None });
+        let too_long = || Err(GaveUp { why: StopCause::TimedOut, started: None });
         for ended in [
             Ok(Ending::Disconnected("reset".into())),
             Ok(Ending::Killed("signal 9".into())),
@@ -93,11 +93,12 @@ mod tests {
             complete_ending(Ok(Ending::Code(EXIT_REFUSED))),
             Ok(Ending::Code(EXIT_REFUSED))
         ));
-        let stopped = Err(GaveUp { why: Why::Stopped(StopReason::Canceled), started: Some(true) });
+        let stopped =
+            Err(GaveUp { why: StopCause::Stopped(StopReason::Canceled), started: Some(true) });
         assert!(
             matches!(
                 complete_ending(stopped),
-                Err(GaveUp { why: Why::Stopped(StopReason::Canceled), .. })
+                Err(GaveUp { why: StopCause::Stopped(StopReason::Canceled), .. })
             ),
             "a cancel stays one"
         );

@@ -22,8 +22,8 @@ use engine::ids::{
     BarclampName, DeploymentId, DeploymentName, JigName, NodeId, NoderoleId, RoleName,
 };
 use engine::plan::Effects;
+use engine::plan::drop_preview::required_reasons_of;
 use engine::plan::effects::Bound;
-use engine::plan::lift::required_reasons_of;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::proposals::EditRow;

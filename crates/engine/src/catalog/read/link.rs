@@ -199,7 +199,7 @@ struct Linker<'a> {
 
 /// Why a role waits for another, for messages.
 #[derive(Debug, Clone)]
-enum Why {
+enum DependencyKind {
     Requires,
     Jig(JigName),
     Wants(AttribName),
@@ -208,7 +208,7 @@ enum Why {
 
 /// A need of a role, with its position if a file of the set declares it.
 struct Dependency {
-    why: Why,
+    why: DependencyKind,
     place: Option<(usize, At)>,
 }
 
@@ -703,7 +703,9 @@ impl<'a> Linker<'a> {
     ) {
         for required in &role.requires {
             match self.target(&required.value, groups) {
-                Some(target) => graph.add(number, target, Why::Requires, Some((file, required.at))),
+                Some(target) => {
+                    graph.add(number, target, DependencyKind::Requires, Some((file, required.at)))
+                }
                 None => self.report_missing_requirement(file, role, required),
             }
         }
@@ -711,13 +713,13 @@ impl<'a> Linker<'a> {
             && *client != role.name
             && let Some(target) = self.target(client, groups)
         {
-            let why = Why::Jig(role.jig.value.clone());
+            let why = DependencyKind::Jig(role.jig.value.clone());
             graph.add(number, target, why, Some((file, role.jig.at)));
         }
         for wanted in &role.wants {
             match self.attribs.get(&wanted.value) {
                 Some(Some(owner)) if *owner != number => {
-                    let why = Why::Wants(wanted.value.clone());
+                    let why = DependencyKind::Wants(wanted.value.clone());
                     graph.add(number, Target::Role(*owner), why, Some((file, wanted.at)));
                 }
                 Some(_) => {}
@@ -744,9 +746,12 @@ impl<'a> Linker<'a> {
         }
         for later in &role.preceeds {
             match self.by_name.get(&later.value) {
-                Some(other) => {
-                    graph.add(*other, Target::Role(number), Why::Preceeds, Some((file, later.at)))
-                }
+                Some(other) => graph.add(
+                    *other,
+                    Target::Role(number),
+                    DependencyKind::Preceeds,
+                    Some((file, later.at)),
+                ),
                 None if self.providers.contains_key(&later.value) => {}
                 None => self.report_undefined_name(file, self.lenient(), role, "preceeds", later),
             }
@@ -767,7 +772,7 @@ impl<'a> Linker<'a> {
     ) {
         for required in &role.requires {
             if let Some(target) = self.target(required, groups) {
-                graph.add(number, target, Why::Requires, None);
+                graph.add(number, target, DependencyKind::Requires, None);
             }
         }
         if let Some((_, Some(client))) = self.jig(&role.jig)
@@ -775,18 +780,23 @@ impl<'a> Linker<'a> {
             && !role.requires.contains(client)
             && let Some(target) = self.target(client, groups)
         {
-            graph.add(number, target, Why::Jig(role.jig.clone()), None);
+            graph.add(number, target, DependencyKind::Jig(role.jig.clone()), None);
         }
         for wanted in &role.wants {
             if let Some(Some(owner)) = self.attribs.get(wanted)
                 && *owner != number
             {
-                graph.add(number, Target::Role(*owner), Why::Wants(wanted.clone()), None);
+                graph.add(
+                    number,
+                    Target::Role(*owner),
+                    DependencyKind::Wants(wanted.clone()),
+                    None,
+                );
             }
         }
         for later in &role.preceeds {
             if let Some(other) = self.by_name.get(later) {
-                graph.add(*other, Target::Role(number), Why::Preceeds, None);
+                graph.add(*other, Target::Role(number), DependencyKind::Preceeds, None);
             }
         }
     }
@@ -977,10 +987,10 @@ impl<'a> Linker<'a> {
             for (role, need) in &hops {
                 path += name(*role).as_str();
                 path += &match &graph.reasons[*role][*need].why {
-                    Why::Requires => " -> ".to_owned(),
-                    Why::Jig(jig) => format!(" -(jig {jig})-> "),
-                    Why::Wants(attrib) => format!(" -(wants {attrib})-> "),
-                    Why::Preceeds => " -(is preceeded by)-> ".to_owned(),
+                    DependencyKind::Requires => " -> ".to_owned(),
+                    DependencyKind::Jig(jig) => format!(" -(jig {jig})-> "),
+                    DependencyKind::Wants(attrib) => format!(" -(wants {attrib})-> "),
+                    DependencyKind::Preceeds => " -(is preceeded by)-> ".to_owned(),
                 };
             }
             path += name(hops[0].0).as_str();
@@ -1170,7 +1180,13 @@ impl<'a> Linker<'a> {
 }
 
 impl Graph {
-    fn add(&mut self, role: usize, target: Target, why: Why, place: Option<(usize, At)>) {
+    fn add(
+        &mut self,
+        role: usize,
+        target: Target,
+        why: DependencyKind,
+        place: Option<(usize, At)>,
+    ) {
         self.needs.of_role[role].push(target);
         self.reasons[role].push(Dependency { why, place });
     }

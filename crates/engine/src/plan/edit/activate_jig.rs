@@ -7,7 +7,7 @@ use crate::catalog::JigClass;
 use crate::ids::JigName;
 use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{JigSwitch, SetValue, ValueOwner, Why};
+use crate::plan::effects::{EffectCause, JigSwitch, SetValue, ValueOwner};
 use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::nearest;
@@ -29,7 +29,7 @@ impl EditKind for ActivateJig {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { jig, active } = self;
         let active = *active;
-        let why = Why::Requested { edit: seq };
+        let why = EffectCause::Requested { edit: seq };
         check_known_jig(draft, jig)?;
         let Some(root) = draft.root() else { return Ok(()) };
         if draft.deployment(root)?.inactive_jigs.contains(jig) != active {
@@ -78,7 +78,7 @@ fn check_known_jig(draft: &Draft<'_>, jig: &JigName) -> Result<(), EditError> {
 }
 
 impl SetValue for JigSwitch {
-    fn why(&self) -> &Why {
+    fn why(&self) -> &EffectCause {
         &self.why
     }
 

@@ -4,7 +4,7 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
 use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
-use crate::plan::effects::Why;
+use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
 use crate::plan::restore::{Goal, State};
 
@@ -28,7 +28,7 @@ impl EditKind for AddRole {
             return Err(EditError::RoleExists { deployment, role: role.clone() });
         }
         let content = draft.visible_role(deployment, role)?;
-        draft.add_role(deployment, role, content, Why::Requested { edit: seq })
+        draft.add_role(deployment, role, content, EffectCause::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {

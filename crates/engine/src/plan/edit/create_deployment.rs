@@ -4,7 +4,7 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, DeploymentName, NodeId};
 use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{NewDeployment, Why};
+use crate::plan::effects::{EffectCause, NewDeployment};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::phantom_fqdn;
 
@@ -71,7 +71,7 @@ impl EditKind for CreateDeployment {
             phantom_fqdn: phantom_fqdn(id),
             name: name.clone(),
             parent,
-            why: Why::Requested { edit: seq },
+            why: EffectCause::Requested { edit: seq },
         });
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::{BarclampName, DeploymentId};
 use crate::plan::clash::{ClashSubject, Conflicts, REMOVED};
 use crate::plan::draft::Draft;
-use crate::plan::effects::Why;
+use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
 use crate::plan::restore::{Goal, State};
 
@@ -29,7 +29,7 @@ impl EditKind for InheritBarclamp {
             return Err(EditError::NoOwnVersion { deployment, barclamp: barclamp.clone() });
         }
         draft.adopt(deployment, barclamp, seq)?;
-        draft.record_pin_origin(deployment, barclamp, Why::Requested { edit: seq });
+        draft.record_pin_origin(deployment, barclamp, EffectCause::Requested { edit: seq });
         Ok(())
     }
 

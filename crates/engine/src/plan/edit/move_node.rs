@@ -4,7 +4,7 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, NodeId};
 use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::Why;
+use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
 use crate::plan::restore::{Goal, State};
 
@@ -40,7 +40,7 @@ impl EditKind for MoveNode {
                 deployment: draft.deployment_name(carried.deployment),
             });
         }
-        draft.move_node(node, to, Why::Requested { edit: seq })
+        draft.move_node(node, to, EffectCause::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {

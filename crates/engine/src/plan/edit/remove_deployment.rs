@@ -4,7 +4,7 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::DeploymentId;
 use crate::plan::clash::{ClashSubject, Conflicts, SettingScope};
 use crate::plan::draft::Draft;
-use crate::plan::effects::Why;
+use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
 
 /// Removes an empty deployment.
@@ -18,7 +18,7 @@ pub struct RemoveDeployment {
 
 impl EditKind for RemoveDeployment {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
-        draft.drop_deployment(self.deployment, Why::Requested { edit: seq })
+        draft.drop_deployment(self.deployment, EffectCause::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {

@@ -4,7 +4,7 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
 use crate::plan::clash::{ClashSubject, Conflicts, Owner, SettingScope};
 use crate::plan::draft::Draft;
-use crate::plan::effects::Why;
+use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
 use crate::plan::restore::{Goal, State};
 
@@ -21,7 +21,7 @@ pub struct RemoveRole {
 
 impl EditKind for RemoveRole {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
-        draft.drop_role(self.deployment, &self.role, Why::Requested { edit: seq })
+        draft.drop_role(self.deployment, &self.role, EffectCause::Requested { edit: seq })
     }
 
     fn record(&self, conflicts: &mut Conflicts<'_>) {

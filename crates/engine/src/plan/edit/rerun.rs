@@ -5,7 +5,7 @@ use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
 use crate::plan::clash::{ClashSubject, Conflicts, PRESENT};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{self, SetValue, ValueOwner, Why};
+use crate::plan::effects::{self, EffectCause, SetValue, ValueOwner};
 use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 
@@ -30,7 +30,7 @@ impl EditKind for Rerun {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { node, noderole, reason } = self;
         let node = *node;
-        let why = Why::Requested { edit: seq };
+        let why = EffectCause::Requested { edit: seq };
         let fqdn = draft.noderole_on(node, noderole)?.fqdn.clone();
         if reason.trim().is_empty() {
             return Err(EditError::NoReason { node: fqdn, noderole: noderole.clone() });
@@ -64,7 +64,7 @@ impl EditKind for Rerun {
 }
 
 impl SetValue for effects::Rerun {
-    fn why(&self) -> &Why {
+    fn why(&self) -> &EffectCause {
         &self.why
     }
 

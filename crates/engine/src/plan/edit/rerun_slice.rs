@@ -9,7 +9,7 @@ use crate::ids::{DeploymentId, NoderoleId, RoleName};
 use crate::plan::clash::Conflicts;
 use crate::plan::draft::Draft;
 use crate::plan::effects;
-use crate::plan::effects::Why;
+use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
 
 /// Runs all noderoles of some roles in a deployment again, and all noderoles there that wait
@@ -49,8 +49,11 @@ impl EditKind for RerunSlice {
                 |id: &NoderoleId| draft.noderole(*id).is_some_and(|(_, key, _)| key.role == *role);
             answering.into_iter().filter(named).collect::<Vec<_>>()
         };
-        let mut open: Vec<(NoderoleId, Why)> =
-            roles.iter().flat_map(of_role).map(|id| (id, Why::Requested { edit: seq })).collect();
+        let mut open: Vec<(NoderoleId, EffectCause)> = roles
+            .iter()
+            .flat_map(of_role)
+            .map(|id| (id, EffectCause::Requested { edit: seq }))
+            .collect();
         if open.is_empty() {
             let roles = roles.iter().map(ToString::to_string).collect();
             return Err(EditError::NothingToRerun { deployment: name, roles });
@@ -75,7 +78,7 @@ impl EditKind for RerunSlice {
                 if kind == EdgeKind::Hard && here && seen.insert(child) {
                     open.push((
                         child,
-                        Why::Required { edit: seq, by: by.clone(), implicit: false },
+                        EffectCause::Required { edit: seq, by: by.clone(), implicit: false },
                     ));
                 }
             }

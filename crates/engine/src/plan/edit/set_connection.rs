@@ -5,7 +5,7 @@ use crate::cluster::ConnectionChange;
 use crate::ids::NodeId;
 use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{ConnectionUpdate, SetValue, ValueOwner, Why};
+use crate::plan::effects::{ConnectionUpdate, EffectCause, SetValue, ValueOwner};
 use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 
@@ -32,7 +32,7 @@ impl EditKind for SetConnection {
 
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let node = self.node;
-        let why = Why::Requested { edit: seq };
+        let why = EffectCause::Requested { edit: seq };
         draft.documented(node)?;
         let change = self.connection.checked().map_err(EditError::Connection)?;
         let earlier =
@@ -66,7 +66,7 @@ impl EditKind for SetConnection {
 }
 
 impl SetValue for ConnectionUpdate {
-    fn why(&self) -> &Why {
+    fn why(&self) -> &EffectCause {
         &self.why
     }
 

@@ -6,7 +6,7 @@ use crate::data::secret::contains_reference;
 use crate::ids::NodeId;
 use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{NewHints, SetValue, ValueOwner, Why};
+use crate::plan::effects::{EffectCause, NewHints, SetValue, ValueOwner};
 use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
@@ -48,7 +48,7 @@ impl EditKind for SetHints {
 
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let node = self.node;
-        let why = Why::Requested { edit: seq };
+        let why = EffectCause::Requested { edit: seq };
         let fqdn = draft.documented(node)?;
         check_object(&self.hints)
             .map_err(|error| EditError::Data { subject: format!("the hints of {fqdn}"), error })?;
@@ -75,7 +75,7 @@ impl EditKind for SetHints {
 }
 
 impl SetValue for NewHints {
-    fn why(&self) -> &Why {
+    fn why(&self) -> &EffectCause {
         &self.why
     }
 

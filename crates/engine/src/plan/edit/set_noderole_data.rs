@@ -6,7 +6,7 @@ use crate::cluster::NoderoleKey;
 use crate::ids::NodeId;
 use crate::plan::clash::{Conflicts, Owner};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{NoderoleData, SetValue, ValueOwner, Why};
+use crate::plan::effects::{EffectCause, NoderoleData, SetValue, ValueOwner};
 use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
@@ -28,7 +28,7 @@ impl EditKind for SetNoderoleData {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { node, noderole, data } = self;
         let node = *node;
-        let why = Why::Requested { edit: seq };
+        let why = EffectCause::Requested { edit: seq };
         let fqdn = &draft.noderole_on(node, noderole)?.fqdn;
         check_object(data)
             .map_err(|error| EditError::Data { subject: format!("{noderole} on {fqdn}"), error })?;
@@ -55,7 +55,7 @@ impl EditKind for SetNoderoleData {
 }
 
 impl SetValue for NoderoleData {
-    fn why(&self) -> &Why {
+    fn why(&self) -> &EffectCause {
         &self.why
     }
 

@@ -6,7 +6,7 @@ use crate::gate::{COOLING_HOURS, Policy};
 use crate::ids::DeploymentId;
 use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{NewPolicy, SetValue, ValueOwner, Why};
+use crate::plan::effects::{EffectCause, NewPolicy, SetValue, ValueOwner};
 use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 
@@ -21,7 +21,7 @@ pub struct SetPolicy {
 
 impl EditKind for SetPolicy {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
-        let why = Why::Requested { edit: seq };
+        let why = EffectCause::Requested { edit: seq };
         self.policy.check()?;
         draft.set.policy = Some(NewPolicy { policy: self.policy.clone(), why });
         Ok(())
@@ -64,7 +64,7 @@ pub fn sign_in_demands(policy: &Policy, name: impl Fn(DeploymentId) -> String) -
 }
 
 impl SetValue for NewPolicy {
-    fn why(&self) -> &Why {
+    fn why(&self) -> &EffectCause {
         &self.why
     }
 

@@ -5,7 +5,7 @@ use super::{EditKind, EditNames, Written};
 use crate::ids::{DeploymentId, RoleName};
 use crate::plan::clash::{Conflicts, Owner};
 use crate::plan::draft::Draft;
-use crate::plan::effects::{RoleData, SetValue, ValueOwner, Why};
+use crate::plan::effects::{EffectCause, RoleData, SetValue, ValueOwner};
 use crate::plan::materialize::{MaterializeError, Writing};
 use crate::plan::refusal::EditError;
 use crate::plan::resolve::check_object;
@@ -27,7 +27,7 @@ impl EditKind for SetRoleData {
     fn apply(&self, draft: &mut Draft<'_>, seq: u32) -> Result<(), EditError> {
         let Self { deployment, role, data } = self;
         let deployment = *deployment;
-        let why = Why::Requested { edit: seq };
+        let why = EffectCause::Requested { edit: seq };
         let name = draft.deployment(deployment)?.name.to_string();
         if !draft.deployment(deployment)?.roles.contains_key(role) {
             return Err(EditError::NotARoleHere { deployment: name, role: role.clone() });
@@ -53,7 +53,7 @@ impl EditKind for SetRoleData {
 }
 
 impl SetValue for RoleData {
-    fn why(&self) -> &Why {
+    fn why(&self) -> &EffectCause {
         &self.why
     }
 

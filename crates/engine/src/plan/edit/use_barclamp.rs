@@ -5,7 +5,7 @@ use crate::canonical::Hash;
 use crate::ids::{BarclampName, DeploymentId};
 use crate::plan::clash::{ClashSubject, Conflicts};
 use crate::plan::draft::Draft;
-use crate::plan::effects::Why;
+use crate::plan::effects::EffectCause;
 use crate::plan::refusal::EditError;
 use crate::plan::restore::{Goal, State};
 
@@ -37,7 +37,7 @@ impl EditKind for UseBarclamp {
         }
         draft.pin(deployment, barclamp, Some(version))?;
         draft.adopt(deployment, barclamp, seq)?;
-        draft.record_pin_origin(deployment, barclamp, Why::Requested { edit: seq });
+        draft.record_pin_origin(deployment, barclamp, EffectCause::Requested { edit: seq });
         Ok(())
     }
 

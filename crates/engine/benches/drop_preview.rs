@@ -1,9 +1,9 @@
-//! Measures lifting nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
+//! Measures dragging nodes over a board of 50 roles, and restoring, in a cluster of 1,000 nodes with
 //! 20 roles each.
 //!
-//! Run it with `cargo bench -p engine --bench lift`.
+//! Run it with `cargo bench -p engine --bench drop_preview`.
 //!
-//! The lifted nodes are fresh (new machines), alike (each with the same 10 roles) or all different
+//! The dragged nodes are fresh (new machines), alike (each with the same 10 roles) or all different
 //! (each with its own roles), the worst case. The browser runs the same code as WebAssembly while
 //! the user drags.
 
@@ -21,12 +21,12 @@ use engine::cluster::{Blueprint, DeploymentDoc, NodeDoc, Skeleton};
 use engine::ids::{BarclampName, DeploymentId, DeploymentName, Fqdn, NodeId, RoleName};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{RestoreInput, restore};
-use engine::plan::{Edit, NumberedEdit, edit, lift, materialize, resolve};
+use engine::plan::{Edit, NumberedEdit, edit, materialize, preview_drop, resolve};
 use serde_json::json;
 use uuid::Uuid;
 
 const BOUND: u128 = 1_000;
-const LIFTED: u128 = 200;
+const DRAGGED: u128 = 200;
 const ROLES: usize = 50;
 const STACK: usize = 10;
 const EACH: usize = 20;
@@ -97,7 +97,7 @@ fn empty(pin: &Object) -> Blueprint {
         };
         blueprint.insert_node(doc).unwrap();
     }
-    for n in 0..BOUND + 3 * LIFTED {
+    for n in 0..BOUND + 3 * DRAGGED {
         let fqdn = Fqdn::parse(&format!("n{n:04}.bench.example.com")).unwrap();
         let doc = NodeDoc {
             id: node(n),
@@ -152,9 +152,9 @@ fn main() {
     edits.extend(
         (0..ROLES).map(|role| Edit::AddRole(edit::AddRole { deployment: WEB, role: name(role) })),
     );
-    let (fresh, alike, different) = (BOUND, BOUND + LIFTED, BOUND + 2 * LIFTED);
-    edits.extend((0..LIFTED).map(|n| bind(alike + n, 9)));
-    for n in 0..LIFTED {
+    let (fresh, alike, different) = (BOUND, BOUND + DRAGGED, BOUND + 2 * DRAGGED);
+    edits.extend((0..DRAGGED).map(|n| bind(alike + n, 9)));
+    for n in 0..DRAGGED {
         edits.extend(
             (0..8).filter(|bit| n >> bit & 1 == 1).map(|bit| bind(different + n, 6 * bit + 2)),
         );
@@ -170,14 +170,15 @@ fn main() {
     let skeleton = Skeleton::of(&full, [], &catalog).unwrap();
 
     for (what, first) in [("fresh", fresh), ("alike", alike), ("all different", different)] {
-        for (count, goal, times) in [(10, 16, 50), (LIFTED, 100, 10)] {
+        for (count, goal, times) in [(10, 16, 50), (DRAGGED, 100, 10)] {
             let nodes: Vec<NodeId> = (0..count).map(|n| node(first + n)).collect();
-            let reported = lift(&skeleton, &catalog, &[], 1, WEB, &nodes);
+            let reported = preview_drop(&skeleton, &catalog, &[], 1, WEB, &nodes);
             assert_eq!(reported.roles.len(), ROLES);
             let unknown: usize = reported.roles.iter().map(|role| role.unknown.len()).sum();
-            let taken =
-                best(times, || drop(black_box(lift(&skeleton, &catalog, &[], 1, WEB, &nodes))));
-            say(&format!("{count} nodes lifted, {what}; {unknown} answers left out"), taken, goal);
+            let taken = best(times, || {
+                drop(black_box(preview_drop(&skeleton, &catalog, &[], 1, WEB, &nodes)))
+            });
+            say(&format!("{count} nodes dragged, {what}; {unknown} answers left out"), taken, goal);
         }
     }
 

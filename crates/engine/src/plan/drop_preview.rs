@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bind::Rules;
 use super::draft::{Draft, Mark};
-use super::effects::Why;
+use super::effects::EffectCause;
 use super::refusal::EditError;
 use super::resolve::{AppliedEdits, apply_edits};
 use super::{Effects, NumberedEdit};
@@ -93,7 +93,7 @@ pub struct IllegalNode {
 
 /// Previews dropping these nodes on each role of a deployment, on top of a proposal's edits. `next`
 /// is the number of the proposal's next edit. Duplicate nodes count once.
-pub fn lift(
+pub fn preview_drop(
     skeleton: &Skeleton,
     catalog: &Catalog,
     edits: &[NumberedEdit],
@@ -105,7 +105,7 @@ pub fn lift(
     let AppliedEdits { mut draft, .. } = apply_edits(Rules::default(), skeleton, catalog, edits);
     let mut seen = BTreeSet::new();
     let nodes: Vec<NodeId> = nodes.iter().copied().filter(|node| seen.insert(*node)).collect();
-    let lifted = lifted(&draft, &nodes);
+    let dragged = dragged_nodes(&draft, &nodes);
     let roles: Vec<RoleName> = draft
         .deployment(deployment)
         .map(|found| found.roles.keys().cloned().collect())
@@ -113,7 +113,7 @@ pub fn lift(
     let limit = MAX_LOOKED_AT / u64::try_from(roles.len().max(1)).unwrap_or(u64::MAX);
     let one = |role| {
         draft.tried(|draft| {
-            DropSimulation::on(skeleton, draft, deployment, role, next).all(&lifted, limit)
+            DropSimulation::on(skeleton, draft, deployment, role, next).all(&dragged, limit)
         })
     };
     DropPreview { roles: roles.into_iter().map(one).collect() }
@@ -179,7 +179,7 @@ impl<'a> NodeProfile<'a> {
     }
 }
 
-fn lifted(draft: &Draft<'_>, nodes: &[NodeId]) -> Vec<DraggedNode> {
+fn dragged_nodes(draft: &Draft<'_>, nodes: &[NodeId]) -> Vec<DraggedNode> {
     let mut numbers: BTreeMap<NodeProfile<'_>, usize> = BTreeMap::new();
     let number = |node: &NodeId| {
         let profile = NodeProfile::of(draft, *node).map(|profile| {
@@ -263,9 +263,9 @@ impl<'d, 'a> DropSimulation<'d, 'a> {
         }
     }
 
-    fn all(mut self, lifted: &[DraggedNode], limit: u64) -> RoleDropPreview {
+    fn all(mut self, dragged: &[DraggedNode], limit: u64) -> RoleDropPreview {
         let end = self.draft.considered_count().saturating_add(limit);
-        for (seq, one) in (self.next..).zip(lifted) {
+        for (seq, one) in (self.next..).zip(dragged) {
             match self.answered(one) {
                 Some((like, dropped)) => self.add_result(one.node, like, &dropped),
                 None if self.draft.considered_count() >= end => self.preview.unknown.push(one.node),
@@ -414,10 +414,12 @@ pub fn required_reasons_of(effects: &Effects) -> BTreeMap<NoderoleId, String> {
     effects.bound.iter().filter_map(|bound| Some((bound.id, reason_text(&bound.why)?))).collect()
 }
 
-fn reason_text(why: &Why) -> Option<String> {
+fn reason_text(why: &EffectCause) -> Option<String> {
     match why {
-        Why::Requested { .. } => None,
-        Why::Required { by, implicit: true, .. } => Some(format!("required by {by}, implicit")),
-        Why::Required { by, implicit: false, .. } => Some(format!("required by {by}")),
+        EffectCause::Requested { .. } => None,
+        EffectCause::Required { by, implicit: true, .. } => {
+            Some(format!("required by {by}, implicit"))
+        }
+        EffectCause::Required { by, implicit: false, .. } => Some(format!("required by {by}")),
     }
 }
