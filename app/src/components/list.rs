@@ -71,7 +71,7 @@ pub struct ListAddress<S> {
     /// The name and value of the cursor parameter.
     place: (&'static str, String),
     /// The error about unknown parameters, if the address has any.
-    strange: Option<String>,
+    unknown_parameter: Option<String>,
     sorts: PhantomData<S>,
 }
 
@@ -86,7 +86,7 @@ impl<S: Sort> ListAddress<S> {
             sort: word(SORT),
             columns: query.get_all(COLUMNS).unwrap_or_default().join(","),
             place: (place, word(place)),
-            strange: None,
+            unknown_parameter: None,
             sorts: PhantomData,
         }
     }
@@ -117,12 +117,12 @@ impl<S: Sort> ListAddress<S> {
     /// [refused](Self::known).
     pub fn with_further_params(self, query: &ParamsMap, words: &[&str]) -> Self {
         let all: Vec<&str> = words.iter().copied().chain([SORT, COLUMNS, self.place.0]).collect();
-        Self { strange: strange(query, &all), ..self }
+        Self { unknown_parameter: unknown_parameter(query, &all), ..self }
     }
 
     /// Fails if the address has unknown parameters.
     pub fn known(&self) -> Result<(), Failure> {
-        self.strange.clone().map_or(Ok(()), |text| Err(refused(text)))
+        self.unknown_parameter.clone().map_or(Ok(()), |text| Err(refused(text)))
     }
 
     /// Fails if the address names unknown columns.
@@ -189,7 +189,7 @@ impl<S: Sort> ListAddress<S> {
 
     /// The order and the cursor. A cursor of another order is refused here, with a readable error
     /// and without a request.
-    pub fn stretch(&self) -> Result<(Order<S>, Option<Cursor>), Failure> {
+    pub fn page_position(&self) -> Result<(Order<S>, Option<Cursor>), Failure> {
         let (order, place) = (self.order()?, self.cursor());
         let fits = place.as_ref().is_none_or(|place| place.keys(order).is_ok());
         match fits {
@@ -224,8 +224,8 @@ impl<S: Sort> ListAddress<S> {
         let noderole = |asked: &&ListParam| with_filters || asked.label().is_none();
         let filters =
             self.filters.iter().filter(noderole).map(|asked| (asked.name, asked.value.as_str()));
-        let usual = sort.parse::<Order<S>>().is_ok_and(Order::is_usual);
-        let sort = if usual { "" } else { sort };
+        let is_default = sort.parse::<Order<S>>().is_ok_and(Order::is_default);
+        let sort = if is_default { "" } else { sort };
         let rest = [(SORT, sort), (COLUMNS, self.columns.as_str()), (self.place.0, place)];
         filters.chain(rest).filter(|(_, value)| !value.is_empty()).collect()
     }
@@ -286,7 +286,7 @@ pub fn refused(detail: String) -> Failure {
 }
 
 /// An error about parameters that are not in `known`, if the query has any.
-pub fn strange(query: &ParamsMap, known: &[&str]) -> Option<String> {
+pub fn unknown_parameter(query: &ParamsMap, known: &[&str]) -> Option<String> {
     let is_known = |word: &str| {
         known.contains(&word) || FORM_PARAMS.contains(&word) || word.starts_with(TYPED)
     };
@@ -442,7 +442,7 @@ pub fn filters<S: Sort>(
 ) -> AnyView {
     let one = |by: S, label: &'static str, descending: bool| {
         let order = Order { by, descending };
-        let value = if order.is_usual() { String::new() } else { order.to_string() };
+        let value = if order.is_default() { String::new() } else { order.to_string() };
         (value, order.to_string(), format!("{label}{}", if descending { " ↓" } else { " ↑" }))
     };
     let orders = sorts
@@ -641,9 +641,9 @@ pub fn columns<S: Sort, C: Column>(listed: Memo<ListAddress<S>>) -> AnyView {
 
 /// Links to the first page and the next page. `next` is the cursor of the next page.
 pub fn pager<S: Sort>(listed: &ListAddress<S>, next: Option<&Cursor>) -> AnyView {
-    let is_usual = listed.sort.parse::<Order<S>>().unwrap_or_default().is_usual();
+    let is_default = listed.sort.parse::<Order<S>>().unwrap_or_default().is_default();
     let words =
-        if S::USUAL.descending && is_usual { ("Newest", "Older") } else { ("First", "Next") };
+        if S::DEFAULT.descending && is_default { ("Newest", "Older") } else { ("First", "Next") };
     page_links(listed.cursor().map(|_| listed.first()), next.map(|next| listed.at(next)), words)
 }
 
@@ -701,8 +701,12 @@ fn past_end(first: String, many: &'static str) -> AnyView {
 
 /// The message instead of a list that cannot be loaded: the error, and links that correct the
 /// address.
-pub fn trouble<S: Sort>(listed: &ListAddress<S>, many: &'static str, problem: Problem) -> AnyView {
-    let (is_unknown, here) = (listed.strange.is_some(), listed.address());
+pub fn list_error<S: Sort>(
+    listed: &ListAddress<S>,
+    many: &'static str,
+    problem: Problem,
+) -> AnyView {
+    let (is_unknown, here) = (listed.unknown_parameter.is_some(), listed.address());
     // After a 403, no other address of the same list would work.
     let is_refused = problem.status == 403;
     let first = listed.cursor().filter(|_| !is_refused).map(|_| listed.first());
@@ -766,7 +770,7 @@ mod tests {
         assert_eq!(all.address(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps&after=x");
         assert_eq!(all.first(), "/nodes?filter=a%26b&sort=-state&columns=name%2Csteps");
         assert_eq!(all.all(), "/nodes?sort=-state&columns=name%2Csteps");
-        assert_eq!(all.sorted(NodeSort::USUAL), "/nodes?filter=a%26b&columns=name%2Csteps");
+        assert_eq!(all.sorted(NodeSort::DEFAULT), "/nodes?filter=a%26b&columns=name%2Csteps");
         assert_eq!(all.narrowed(), "name contains “a&b”");
     }
 

@@ -31,7 +31,7 @@ use serde::de::DeserializeOwned;
 
 use crate::components::list::{
     Column, ListAddress, VisibleColumns, choice_field, columns, example_field, filters, head,
-    header, hidden, pager, time_field, trouble,
+    header, hidden, list_error, pager, time_field,
 };
 use crate::components::{
     EquivalentCommands, Feed, FormValues, ProblemNotice, load_with_error, rows,
@@ -327,7 +327,7 @@ impl<P: ListPage> ListOf<P> {
         let fields = P::FIELDS.iter().map(field).collect_view();
         let show =
             move |(first, may): (P::Page, bool)| table(of, first, may, listed.get_untracked());
-        let say = move |problem: Problem| trouble(&listed.read_untracked(), P::NAMES.1, problem);
+        let say = move |problem: Problem| list_error(&listed.read_untracked(), P::NAMES.1, problem);
         let same = move |_: FormValues| vec![of.api_call(&listed.read())];
         view! {
             {filters(listed, P::SORTS, fields)}

@@ -13,7 +13,7 @@ use crate::addresses;
 const GLANCE: usize = 8;
 
 /// The scripts with hidden characters that this change starts to use. Nothing if there are none.
-pub fn deceiving(found: &HiddenCharacters) -> AnyView {
+pub fn hidden_characters(found: &HiddenCharacters) -> AnyView {
     if found.is_empty() {
         return ().into_any();
     }

@@ -73,7 +73,7 @@ impl ListPage for Entries {
 
     async fn fetch(self, listed: ListAddress<AuditSort>) -> ServerResult<AuditPage> {
         let (since, until) = (listed.time("since", "From")?, listed.time("until", "Until")?);
-        let (sort, before) = listed.stretch()?;
+        let (sort, before) = listed.page_position()?;
         let (actor, action, subject) =
             (listed.param("actor"), listed.param("action"), listed.param("subject"));
         let source = match listed.param("source").as_str() {

@@ -18,7 +18,9 @@ use leptos_router::params::ParamsMap;
 
 use crate::addresses;
 use crate::clock::TimeText;
-use crate::components::list::{ListAddress, SORT, example_field, filters, hidden, pager, trouble};
+use crate::components::list::{
+    ListAddress, SORT, example_field, filters, hidden, list_error, pager,
+};
 use crate::components::{
     DeploymentField, Empty, Feed, Icon, ListCommands, ProblemNotice, icon, load_with_error, rows,
 };
@@ -105,7 +107,7 @@ fn listed(query: &ParamsMap) -> ListAddress<BlueprintSort> {
 
 async fn fetch(listed: ListAddress<BlueprintSort>) -> ServerResult<BlueprintPage> {
     listed.known()?;
-    let (sort, before) = listed.stretch()?;
+    let (sort, before) = listed.page_position()?;
     server_functions::targets(BlueprintsQuery {
         deployment: listed.param("deployment"),
         sort,
@@ -133,7 +135,7 @@ pub fn Blueprints() -> impl IntoView {
             }
         },
     );
-    let say = move |problem: Problem| trouble(&listed.read_untracked(), "blueprints", problem);
+    let say = move |problem: Problem| list_error(&listed.read_untracked(), "blueprints", problem);
     view! {
         <Title text="Blueprints"/>
         <div class="head"><h1>"Blueprints"</h1></div>
@@ -181,7 +183,7 @@ fn Line(
     let order =
         if here.order().unwrap_or_default().descending { "newest first" } else { "oldest first" };
     let removed_in = page.read_untracked().removed_in;
-    let fate = removed_in.zip(of.clone()).map(|(target, name)| {
+    let removal_note = removed_in.zip(of.clone()).map(|(target, name)| {
         let text = format!(
             "Blueprint {target} removed deployment {name}. You can still compare earlier blueprints and open their graphs."
         );
@@ -223,7 +225,7 @@ fn Line(
         <ProblemNotice problem=feed.problem() retry=feed.retry()/>
         <section class="card" aria-label="Blueprint history">
             <header><h2>{title}</h2> <span class="muted">{order}</span></header>
-            {fate}
+            {removal_note}
             {table}
             {pager}
         </section>

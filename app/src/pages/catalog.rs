@@ -82,7 +82,7 @@ impl ListPage for Versions {
     }
 
     async fn fetch(self, address: ListAddress<BarclampSort>) -> ServerResult<CatalogPage> {
-        let (sort, after) = address.stretch()?;
+        let (sort, after) = address.page_position()?;
         catalog(BarclampsQuery { filter: address.param("filter"), sort, limit: None, after }).await
     }
 

@@ -45,19 +45,19 @@ pub(super) enum AllDeployments {
 impl AllDeployments {
     /// Whether the list has the order of the tree.
     fn is_tree(listed: &ListAddress<DeploymentSort>) -> bool {
-        !listed.is_filtered() && is_usual(listed)
+        !listed.is_filtered() && is_default(listed)
     }
 }
 
-fn is_usual(listed: &ListAddress<DeploymentSort>) -> bool {
-    listed.param(SORT).parse::<Order<DeploymentSort>>().is_ok_and(Order::is_usual)
+fn is_default(listed: &ListAddress<DeploymentSort>) -> bool {
+    listed.param(SORT).parse::<Order<DeploymentSort>>().is_ok_and(Order::is_default)
 }
 
 /// The link to the order of the tree, which no column header offers.
 pub(super) fn tree_link(listed: Memo<ListAddress<DeploymentSort>>) -> impl IntoView {
     let to_tree = move || {
         let listed = listed.read();
-        (!is_usual(&listed)).then(|| listed.sorted(DeploymentSort::USUAL))
+        (!is_default(&listed)).then(|| listed.sorted(DeploymentSort::DEFAULT))
     };
     let link = move || {
         to_tree().map(|to| view! { <a class="button small" href=to>{icon(Icon::Deployments)} "Show as a tree"</a> })
@@ -108,7 +108,7 @@ impl ListPage for AllDeployments {
 
     async fn fetch(self, listed: ListAddress<DeploymentSort>) -> ServerResult<DeploymentPage> {
         let state = listed.one_of("state", &DeploymentState::EVERY, DeploymentState::as_str)?;
-        let (sort, after) = listed.stretch()?;
+        let (sort, after) = listed.page_position()?;
         deployments(DeploymentsQuery {
             filter: listed.param("filter"),
             state,

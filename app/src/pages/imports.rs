@@ -50,7 +50,7 @@ impl ListPage for AllImports {
     }
 
     async fn fetch(self, address: ListAddress<ImportSort>) -> ServerResult<ImportPage> {
-        let (sort, before) = address.stretch()?;
+        let (sort, before) = address.page_position()?;
         imports(ImportsQuery { barclamp: address.param("barclamp"), sort, limit: None, before })
             .await
     }

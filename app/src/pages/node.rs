@@ -148,8 +148,8 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
         let since = node.read().status.alive_since;
         since.map(|since| view! { <span class="muted">"for " <Elapsed from=since to=None/></span> })
     };
-    let whys = move || {
-        whys(&node.read())
+    let reasons = move || {
+        reasons(&node.read())
             .into_iter()
             .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
             .collect_view()
@@ -182,7 +182,7 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
         <section class="card" aria-label="State">
             <header>{pill} {since}</header>
             <div class="inside">
-                <ul class="whys" aria-label="Reasons">{whys}</ul>
+                <ul class="reasons" aria-label="Reasons">{reasons}</ul>
                 <Service feed/>
                 <dl class="facts">
                     {seen}
@@ -199,11 +199,11 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
 }
 
 /// The reasons for which steps cannot run on the node, each with its remedy.
-fn whys(node: &NodeView) -> Vec<String> {
-    let mut whys = Vec::new();
+fn reasons(node: &NodeView) -> Vec<String> {
+    let mut reasons = Vec::new();
     if let Some(out) = &node.status.maintenance {
         let by = actor_name(out.by.as_deref());
-        whys.push(format!(
+        reasons.push(format!(
             "In maintenance, set by {by}: {}. No new runs start. Steps keep their states, and current \
              runs finish.",
             out.reason
@@ -211,21 +211,21 @@ fn whys(node: &NodeView) -> Vec<String> {
     }
     let last = node.health_checks.first();
     match (node.status.alive, last.filter(|look| !look.message.is_empty())) {
-        (false, Some(look)) => whys.push(format!("Not reached: {}.", look.message)),
+        (false, Some(look)) => reasons.push(format!("Not reached: {}.", look.message)),
         (false, None) if node.connection.ssh.is_some() => {
-            whys.push("No health check yet. Workers check every ten seconds.".into())
+            reasons.push("No health check yet. Workers check every ten seconds.".into())
         }
-        (true, Some(look)) if look.reached => whys.push(format!("{}.", look.message)),
-        (true, Some(_)) => whys
+        (true, Some(look)) if look.reached => reasons.push(format!("{}.", look.message)),
+        (true, Some(_)) => reasons
             .push(dead_after_text(node.status.threshold.saturating_sub(node.status.contradicting))),
         _ => {}
     }
     if node.status.alive && node.status.joined != "confirmed" {
-        whys.push(
+        reasons.push(
             "No run starts until a worker has logged in and checked for running processes.".into(),
         );
     }
-    whys
+    reasons
 }
 
 /// For a node that is alive and was not reached. A report from the node itself may have counted as

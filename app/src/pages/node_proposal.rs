@@ -16,7 +16,7 @@ use leptos_router::hooks::use_params_map;
 use super::edits::server_functions::{Discard, Redo, Submit, Undo};
 use super::edits::{
     self, About, EditContext, EditForm, JoinNotice, Joining, Named, NoderoleOnNode, Outcome, Put,
-    Step, by, fate,
+    Step, by, undo_state,
 };
 use super::review::reasons;
 use crate::addresses;
@@ -426,12 +426,12 @@ fn EditList(draft: Draft) -> impl IntoView {
         }
     };
     let line = |edit: EditView| {
-        let fate = fate(&edit).map(|fate| view! { <br/> {fate} });
+        let undo_state = undo_state(&edit).map(|undo_state| view! { <br/> {undo_state} });
         view! {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
                 <span>{edit.text} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
-                <span class="muted">{edit.actor} ", " <TimeText at=edit.at/> {fate}</span>
+                <span class="muted">{edit.actor} ", " <TimeText at=edit.at/> {undo_state}</span>
             </li>
         }
     };

@@ -141,9 +141,10 @@ fn concerns(event: &Event, shown: &NoderoleView) -> bool {
 fn State(feed: Feed<NoderoleView>) -> impl IntoView {
     let noderole = feed.value();
     let state = Signal::derive(move || noderole.read().state);
-    let whys = move || {
-        let whys = noderole.read().why.clone();
-        whys.into_iter()
+    let reasons = move || {
+        let reasons = noderole.read().why.clone();
+        reasons
+            .into_iter()
             .map(|why| view! { <li>{icon(Icon::Right)} <span>{why}</span></li> })
             .collect_view()
     };
@@ -170,7 +171,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
             </header>
             <div class="inside">
                 {error}
-                <ul class="whys" aria-label="Reasons">{whys}</ul>
+                <ul class="reasons" aria-label="Reasons">{reasons}</ul>
                 <RetryForm feed/>
                 <dl class="facts">
                     <dt>"Desired"</dt>

@@ -80,7 +80,7 @@ impl ListPage for AllNodes {
 
     async fn fetch(self, address: ListAddress<NodeSort>) -> ServerResult<NodePage> {
         let state = address.one_of("state", &NodeState::EVERY, NodeState::as_str)?;
-        let (sort, after) = address.stretch()?;
+        let (sort, after) = address.page_position()?;
         let (filter, deployment) = (address.param("filter"), address.param("deployment"));
         server_functions::nodes(NodesQuery { filter, state, deployment, sort, limit: None, after })
             .await

@@ -14,7 +14,8 @@ use crate::clock::TimeText;
 use crate::codec::AsJson;
 use crate::components::badge::{action_pill, shape};
 use crate::components::list::{
-    ListAddress, SORT, example_field, filters, head, page_links, refused, strange, text_field,
+    ListAddress, SORT, example_field, filters, head, page_links, refused, text_field,
+    unknown_parameter,
 };
 use crate::components::notice::problem_in_page;
 use crate::components::{
@@ -49,7 +50,7 @@ fn address(parameters: &PendingQuery) -> String {
     let given = pairs.into_iter().filter(|(_, value)| !value.is_empty());
     let mut query: Vec<String> =
         given.map(|(key, value)| format!("{key}={}", addresses::encoded(value))).collect();
-    query.extend((!parameters.sort.is_usual()).then(|| format!("{SORT}={}", parameters.sort)));
+    query.extend((!parameters.sort.is_default()).then(|| format!("{SORT}={}", parameters.sort)));
     query.extend(
         parameters
             .after
@@ -70,8 +71,8 @@ fn read(query: &ParamsMap) -> ParsedAddress {
     let (deployment, node, reason) = (word("deployment"), word("node"), word("reason"));
     let sort = word(SORT).parse::<Order<PendingSort>>();
     let unsorted = sort.as_ref().err().map(|error| format!("{SORT}: {error}."));
-    let invalid =
-        strange(query, &["deployment", "node", "reason", SORT, CURSOR_PARAM]).or(unsorted);
+    let invalid = unknown_parameter(query, &["deployment", "node", "reason", SORT, CURSOR_PARAM])
+        .or(unsorted);
     (
         PendingQuery {
             deployment,

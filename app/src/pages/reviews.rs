@@ -43,7 +43,7 @@ impl ListContent {
 
     fn as_str(self) -> &'static str {
         match self {
-            Self::Reviews(fate) => fate.as_str(),
+            Self::Reviews(state) => state.as_str(),
             Self::Drafts => "drafts",
         }
     }
@@ -177,7 +177,7 @@ impl ListPage for Changes {
 
     fn read(self, query: &ParamsMap) -> ListAddress<ReviewSort> {
         let word = |name: &str| query.get(name).unwrap_or_default();
-        let usual = |name: &str, usual: &str| {
+        let is_default = |name: &str, usual: &str| {
             Some(word(name)).filter(|text| text != usual).unwrap_or_default()
         };
         let listed = ListAddress::read(self.path(), query, Self::CURSOR_PARAM)
@@ -188,19 +188,12 @@ impl ListPage for Changes {
 
     async fn fetch(self, listed: ListAddress<ReviewSort>) -> ServerResult<Page> {
         let (of, whose) = which(&listed)?;
-        let (sort, before) = listed.stretch()?;
+        let (sort, before) = listed.page_position()?;
         let (deployment, filter) = (listed.param("deployment"), listed.param("filter"));
         match of {
-            ListContent::Reviews(fate) => {
-                let wanted = ReviewsQuery {
-                    whose,
-                    state: fate,
-                    deployment,
-                    filter,
-                    sort,
-                    limit: None,
-                    before,
-                };
+            ListContent::Reviews(state) => {
+                let wanted =
+                    ReviewsQuery { whose, state, deployment, filter, sort, limit: None, before };
                 let page = reviews(wanted).await?;
                 Ok(Page {
                     lines: page.reviews.into_iter().map(Line::Review).collect(),
@@ -251,9 +244,9 @@ impl ListPage for Changes {
     fn api_call(self, listed: &ListAddress<ReviewSort>) -> Call {
         let (of, whose) = here(listed);
         match of {
-            ListContent::Reviews(fate) => api::calls::list(List::Reviews, |word| match word {
+            ListContent::Reviews(state) => api::calls::list(List::Reviews, |word| match word {
                 "whose" => Some(owner_param(whose).to_owned()),
-                "state" => Some(fate.as_str().to_owned()),
+                "state" => Some(state.as_str().to_owned()),
                 word => Some(listed.param(word)),
             }),
             ListContent::Drafts => api::calls::list(List::Proposals, |word| match word {
@@ -262,7 +255,7 @@ impl ListPage for Changes {
                 "sort" => {
                     let order = listed.param(word).parse().unwrap_or_default();
                     Some(proposal_order(order))
-                        .filter(|order| !order.is_usual())
+                        .filter(|order| !order.is_default())
                         .map(|order| order.to_string())
                 }
                 word => Some(listed.param(word)),

@@ -57,7 +57,7 @@ impl ListPage for AllRoles {
     }
 
     async fn fetch(self, address: ListAddress<RoleSort>) -> ServerResult<RolePage> {
-        let (sort, after) = address.stretch()?;
+        let (sort, after) = address.page_position()?;
         let (filter, barclamp) = (address.param("filter"), address.param("barclamp"));
         roles(RolesQuery { filter, barclamp, sort, limit: None, after }).await
     }

@@ -62,7 +62,7 @@ impl ListPage for AllRuns {
 
     async fn fetch(self, address: ListAddress<RunSort>) -> ServerResult<RunPage> {
         let state = address.one_of("state", &RUN_STATES, |state| run_style(state).2)?;
-        let (sort, before) = address.stretch()?;
+        let (sort, before) = address.page_position()?;
         let query = RunsQuery {
             state: state.map(|state| run_style(state).2.to_owned()).unwrap_or_default(),
             deployment: address.param("deployment"),

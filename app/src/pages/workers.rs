@@ -141,7 +141,7 @@ impl ListPage for AllWorkers {
         let alive = address
             .one_of("alive", &[true, false], |alive| if alive { "true" } else { "false" })?;
         let phase = address.one_of("phase", &Phase::ALL, Phase::as_str)?;
-        let (sort, before) = address.stretch()?;
+        let (sort, before) = address.page_position()?;
         workers(WorkersQuery {
             alive,
             phase,

@@ -372,9 +372,9 @@ impl Comparison {
         };
         let difference = self.difference.text(&self.names, &self.hash_descriptions());
         let values = self.role_values_text();
-        let deceiving = self.hidden_characters.text();
+        let hidden_characters = self.hidden_characters.text();
         format!(
-            "from {}\nto   {}\n{only}{note}\n{difference}{more}{values}{deceiving}",
+            "from {}\nto   {}\n{only}{note}\n{difference}{more}{values}{hidden_characters}",
             self.from, self.to
         )
     }

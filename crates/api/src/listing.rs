@@ -23,7 +23,7 @@ pub enum KeyKind {
 pub trait Sort: Copy + PartialEq + fmt::Debug + Send + Sync + 'static {
     const EVERY: &'static [Self];
     /// The default order.
-    const USUAL: Order<Self>;
+    const DEFAULT: Order<Self>;
 
     /// The name in a query.
     fn as_str(self) -> &'static str;
@@ -50,8 +50,8 @@ impl<S: Sort> Order<S> {
     }
 
     /// Whether this is the list's default order.
-    pub fn is_usual(self) -> bool {
-        self == S::USUAL
+    pub fn is_default(self) -> bool {
+        self == S::DEFAULT
     }
 
     /// The names of all orders.
@@ -65,7 +65,7 @@ impl<S: Sort> Order<S> {
 
 impl<S: Sort> Default for Order<S> {
     fn default() -> Self {
-        S::USUAL
+        S::DEFAULT
     }
 }
 
@@ -88,7 +88,7 @@ impl<S: Sort> FromStr for Order<S> {
 
     fn from_str(text: &str) -> Result<Self, UnknownOrder> {
         if text.is_empty() {
-            return Ok(S::USUAL);
+            return Ok(S::DEFAULT);
         }
         let (descending, word) = text.strip_prefix('-').map_or((false, text), |word| (true, word));
         let by = S::EVERY.iter().copied().find(|by| by.as_str() == word);
@@ -148,7 +148,7 @@ impl<S: Sort> schemars::JsonSchema for Order<S> {
         };
         let names: Vec<String> = words.iter().map(name).collect();
         schemars::json_schema!({
-            "type": "string", "enum": words, "default": S::USUAL.to_string(),
+            "type": "string", "enum": words, "default": S::DEFAULT.to_string(),
             "x-enum-varnames": names,
         })
     }
@@ -214,7 +214,7 @@ impl Cursor {
     /// The cursor after the row with these keys.
     pub fn after_row<S: Sort>(order: Order<S>, keys: &[Key]) -> Self {
         let keys: Vec<String> = keys.iter().map(|key| key.to_string().replace('~', "~0")).collect();
-        match (order.is_usual(), keys.as_slice()) {
+        match (order.is_default(), keys.as_slice()) {
             // Short form for the default order with one key: the key itself.
             (true, [single]) => Self(single.clone()),
             _ => Self(format!("{order}{SEPARATOR}{}", keys.join(SEPARATOR))),
@@ -226,7 +226,8 @@ impl Cursor {
         let kinds = order.by.keys();
         let text = self.0.strip_prefix(&format!("{order}{SEPARATOR}"));
         let is_short = text.is_none();
-        let text = text.or_else(|| Some(&*self.0).filter(|_| order.is_usual() && kinds.len() == 1));
+        let text =
+            text.or_else(|| Some(&*self.0).filter(|_| order.is_default() && kinds.len() == 1));
         let parts: Vec<&str> = text.map(|text| text.split(SEPARATOR).collect()).unwrap_or_default();
         let key = |(part, kind): (&&str, &KeyKind)| match kind {
             KeyKind::Text => Some(Key::Text(part.replace("~0", "~"))),
@@ -292,7 +293,7 @@ macro_rules! sort {
 
         impl Sort for $name {
             const EVERY: &'static [Self] = &[$(Self::$variant),+];
-            const USUAL: Order<Self> = $usual;
+            const DEFAULT: Order<Self> = $usual;
 
             fn as_str(self) -> &'static str {
                 match self {
@@ -437,7 +438,7 @@ mod tests {
                 order
             );
         }
-        assert_eq!("".parse::<Order<RunSort>>().unwrap(), RunSort::USUAL);
+        assert_eq!("".parse::<Order<RunSort>>().unwrap(), RunSort::DEFAULT);
         let error = "color".parse::<Order<RunSort>>().unwrap_err().to_string();
         assert_eq!(
             error,
@@ -460,7 +461,7 @@ mod tests {
                 );
             }
         }
-        let usual = RunSort::USUAL;
+        let is_default = RunSort::DEFAULT;
         assert_eq!(Cursor::after_row(usual, &[Key::from(12)]).as_str(), "12");
         assert_eq!(Cursor::from("12".to_owned()).keys(usual).unwrap(), [Key::Number(12)]);
     }
@@ -479,7 +480,7 @@ mod tests {
             }
         }
         for junk in ["", "x", "-5", "-queued", "-queued~-", "-queued~-1~-2", "-queued~-1.5"] {
-            assert!(Cursor::from(junk.to_owned()).keys(RunSort::USUAL).is_err(), "{junk:?}");
+            assert!(Cursor::from(junk.to_owned()).keys(RunSort::DEFAULT).is_err(), "{junk:?}");
         }
     }
 }

@@ -543,8 +543,8 @@ mod tests {
         for whose in ReviewFilter::EVERY {
             assert_eq!(serde_json::to_value(whose).unwrap(), whose.as_str());
         }
-        for fate in ReviewStateFilter::EVERY {
-            assert_eq!(serde_json::to_value(fate).unwrap(), fate.as_str());
+        for state in ReviewStateFilter::EVERY {
+            assert_eq!(serde_json::to_value(state).unwrap(), state.as_str());
         }
     }
 
@@ -666,9 +666,9 @@ mod page_tests {
         }
         let end = comparison().page(whole.documents().last().as_ref(), 3).unwrap();
         assert_eq!((end.difference.is_empty(), end.next, end.more), (true, None, 8));
-        let strange =
+        let unknown =
             comparison().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
-        assert_eq!(strange.status, 400);
+        assert_eq!(unknown.status, 400);
     }
 
     #[test]
@@ -822,9 +822,9 @@ mod page_tests {
         assert_eq!((first.difference.documents().count(), first.more), (5, 3));
         let rest = since().page(first.next.as_ref(), 5).unwrap();
         assert_eq!((rest.difference.documents().count(), rest.more, rest.next), (3, 5, None));
-        let strange =
+        let unknown =
             since().page(Some(&Anchor::Node(NodeId(Uuid::from_u128(99)))), 3).unwrap_err();
-        assert_eq!(strange.status, 400);
+        assert_eq!(unknown.status, 400);
 
         let mut replanned = Replanned {
             before: ReviewId(1),

@@ -23,7 +23,7 @@ use crate::{database, signals};
 pub const LOCAL_NODES_VARIABLE: &str = "GANTRY_ALLOW_LOOPBACK_NODES";
 
 /// Default listen address.
-pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7780);
+pub const DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7780);
 
 /// Parses an address to listen on. Host names are not accepted, because one can have several
 /// addresses.
@@ -37,7 +37,7 @@ pub struct Arguments {
     #[arg(long, env = "DATABASE_URL", hide_env_values = true)]
     database_url: Option<String>,
     /// Address and port to listen on
-    #[arg(long, env = "GANTRY_LISTEN", default_value_t = USUAL, value_parser = listen_address)]
+    #[arg(long, env = "GANTRY_LISTEN", default_value_t = DEFAULT, value_parser = listen_address)]
     listen: SocketAddr,
     /// Public URL, if an HTTPS proxy forwards requests: https://gantry.example.com
     #[arg(long, env = "GANTRY_PUBLIC_ADDRESS")]

@@ -212,8 +212,8 @@ async fn run_with_stores(
     let ended = match boot_problems {
         None => Ok(()),
         Some(problems) => {
-            for trouble in problems {
-                tracing::warn!(%trouble, "some services of a demo node did not start");
+            for problem in problems {
+                tracing::warn!(%problem, "some services of a demo node did not start");
             }
             let secrets = arguments.secrets.clone().unwrap_or_else(|| home::secrets(data));
             let settings = WorkerSettings {
@@ -244,8 +244,8 @@ async fn run_with_stores(
             )
         }
     }
-    for trouble in halt(&nodes).await {
-        tracing::warn!(%trouble, "some services of a demo node did not stop");
+    for problem in halt(&nodes).await {
+        tracing::warn!(%problem, "some services of a demo node did not stop");
     }
     ended
 }
@@ -463,7 +463,7 @@ fn spawn_worker(settings: &WorkerSettings) -> Result<Child> {
 /// Binds the requested address or fails, because bookmarks and proxies rely on it. Only the default
 /// address may be replaced by a free port.
 async fn listen(requested: Option<SocketAddr>) -> Result<TcpListener> {
-    let wanted = requested.unwrap_or(serve::USUAL);
+    let wanted = requested.unwrap_or(serve::DEFAULT);
     match TcpListener::bind(wanted).await {
         Ok(listener) => Ok(listener),
         Err(error) if requested.is_none() && error.kind() == std::io::ErrorKind::AddrInUse => {
@@ -721,10 +721,10 @@ mod tests {
             taken
         );
         // Ensure that the default port is taken, by this test or by another program.
-        let _usual = TcpListener::bind(serve::USUAL).await;
+        let _usual = TcpListener::bind(serve::DEFAULT).await;
         let moved =
             listen(None).await.expect("some port is free").local_addr().expect("an address");
-        assert_eq!(moved.ip(), serve::USUAL.ip());
-        assert_ne!(moved.port(), serve::USUAL.port());
+        assert_eq!(moved.ip(), serve::DEFAULT.ip());
+        assert_ne!(moved.port(), serve::DEFAULT.port());
     }
 }

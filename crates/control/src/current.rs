@@ -62,7 +62,7 @@ pub(crate) struct ObjectCache {
     catalog: RwLock<Arc<Catalog>>,
     skeleton: Arc<Mutex<Option<CachedSkeleton>>>,
     /// Scripts with hidden characters.
-    pub deceiving: crate::hidden_characters::ScanResults,
+    pub hidden_character_scans: crate::hidden_characters::ScanResults,
 }
 
 /// The skeleton of a root and of the nodes without a document. It depends on nothing else, so it

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn invalid_cursors_are_rejected() {
-        let of = |text: &str| decode(ReviewSort::USUAL, Some(&Cursor::from(text.to_owned())));
+        let of = |text: &str| decode(ReviewSort::DEFAULT, Some(&Cursor::from(text.to_owned())));
         assert_eq!(of("").unwrap(), None);
         for junk in ["x", "title~-a~-1", "\0", &"9".repeat(3_000)] {
             assert_eq!(of(junk).unwrap_err().status, 400, "{junk}");

@@ -74,7 +74,7 @@ use crate::problems::from_store;
 #[derive(Debug, Clone)]
 pub struct Control {
     store: Store,
-    kept: Arc<ObjectCache>,
+    cache: Arc<ObjectCache>,
     /// Plans of open reviews on the current target.
     plans: Arc<reviews::impact::PlanCache>,
     permits: Arc<Permits>,
@@ -87,7 +87,7 @@ impl Control {
     pub fn new(store: Store) -> Self {
         Self {
             store,
-            kept: Arc::default(),
+            cache: Arc::default(),
             plans: Arc::default(),
             permits: Arc::clone(&PERMITS),
             data: None,
@@ -154,10 +154,10 @@ impl Control {
     /// new base numbers. The caller must not have a connection.
     async fn present(&self) -> Result<Present, Problem> {
         let mut transaction = self.snapshot().await?;
-        let state = self.kept.cluster_state(&mut transaction).await?;
+        let state = self.cache.cluster_state(&mut transaction).await?;
         // The transaction is read-only; the commit just ends it.
         transaction.commit().await.map_err(|e| from_store(e.into()))?;
-        self.kept.present(self, state).await
+        self.cache.present(self, state).await
     }
 }
 

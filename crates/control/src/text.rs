@@ -2,7 +2,7 @@
 
 use api::{At, Problem};
 pub(crate) use engine::counting::{count, first_of, some_of};
-use engine::text::{deceiving, number};
+use engine::text::{deceptive_character, number};
 use time::OffsetDateTime;
 
 pub(crate) use engine::text::sentence;
@@ -31,7 +31,7 @@ const MAX_FILTER_LENGTH: usize = 300;
 /// invisible characters. Line breaks and tabs are permitted. The database cannot store some of
 /// these.
 pub(crate) fn plain(text: &str) -> Result<&str, Problem> {
-    match deceiving(text) {
+    match deceptive_character(text) {
         None => Ok(text.trim()),
         Some(c) => Err(Problem::invalid(format!(
             "The text has the character {}, which is invisible or misleading. Remove it.",

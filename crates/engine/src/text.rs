@@ -47,7 +47,7 @@ pub fn is_deceptive(c: char) -> bool {
 }
 
 /// The first character that [deceives].
-pub fn deceiving(text: &str) -> Option<char> {
+pub fn deceptive_character(text: &str) -> Option<char> {
     text.chars().find(|c| is_deceptive(*c))
 }
 
@@ -64,7 +64,7 @@ pub fn number(c: char) -> String {
 
 /// The text for display: each character that [deceives] is replaced by its code point.
 pub fn shown(text: &str) -> Cow<'_, str> {
-    if deceiving(text).is_none() {
+    if deceptive_character(text).is_none() {
         return Cow::Borrowed(text);
     }
     let escape = |c: char| if is_deceptive(c) { format!("<{}>", number(c)) } else { c.to_string() };
@@ -182,7 +182,7 @@ mod tests {
             "→ ✓ –",
             "\u{fffd}",
         ] {
-            assert_eq!(deceiving(text), None, "{text:?}");
+            assert_eq!(deceptive_character(text), None, "{text:?}");
             assert_eq!(shown(text), text);
         }
         for c in [
@@ -196,7 +196,7 @@ mod tests {
             '\u{2069}',
             '\u{e0041}',
         ] {
-            assert_eq!(deceiving(&format!("a{c}b")), Some(c));
+            assert_eq!(deceptive_character(&format!("a{c}b")), Some(c));
         }
         assert_eq!(shown("lmy.\u{202e}a"), "lmy.<U+202E>a");
     }

@@ -33,15 +33,15 @@ pub(super) struct SplitOutput {
 }
 
 /// The weight of a byte in a part of average size.
-const USUAL: u64 = 256;
+const DEFAULT: u64 = 256;
 
 /// The weight of a byte in each part, by its total size: linear below the average, and the fourth
 /// power above it, because the largest pages are close to their limit.
 fn matters(sizes: &[u64]) -> Vec<u64> {
     let average = (sizes.iter().sum::<u64>() / sizes.len().max(1) as u64).max(1);
     let weight = |size: u64| match size > average {
-        true => u128::from(size).pow(4) * u128::from(USUAL) / u128::from(average).pow(4),
-        false => u128::from(size) * u128::from(USUAL) / u128::from(average),
+        true => u128::from(size).pow(4) * u128::from(DEFAULT) / u128::from(average).pow(4),
+        false => u128::from(size) * u128::from(DEFAULT) / u128::from(average),
     };
     sizes.iter().map(|size| weight(*size).try_into().unwrap_or(u64::MAX)).collect()
 }
@@ -56,7 +56,7 @@ pub(super) struct FileGroup {
 }
 
 impl FileGroup {
-    /// The cost of merging two groups, in bytes of a part of [`USUAL`] weight. Negative if it saves
+    /// The cost of merging two groups, in bytes of a part of [`DEFAULT`] weight. Negative if it saves
     /// more. Each part that needs only one group loads the other one in vain. Each part that needs
     /// both loads one file less.
     fn cost(&self, other: &Self, matters: &[u64]) -> i128 {
@@ -64,7 +64,7 @@ impl FileGroup {
             let unused_by = one.needed_by & !two.needed_by;
             let parts = matters.iter().enumerate().filter(|(bit, _)| unused_by >> bit & 1 == 1);
             parts.map(|(_, matters)| i128::from(*matters)).sum::<i128>() * i128::from(two.size)
-                / i128::from(USUAL)
+                / i128::from(DEFAULT)
         };
         let saved_files = u64::from((self.needed_by & other.needed_by).count_ones()) * FILE_COST;
         nothing(self, other) + nothing(other, self) - i128::from(saved_files)
@@ -240,18 +240,18 @@ mod tests {
         // The groups of a, b and of a, b, c are small and similar. The group of c, d is large and
         // stays separate.
         let mut groups = vec![group(0b0011, 10), group(0b1100, 10 * FILE_COST), group(0b0111, 20)];
-        assert!(merge_cheapest(&mut groups, &[USUAL; 4]));
+        assert!(merge_cheapest(&mut groups, &[DEFAULT; 4]));
         let kept: Vec<_> = groups.iter().map(|group| (group.needed_by, group.size)).collect();
         assert_eq!(kept, [(0b0111, 30), (0b1100, 10 * FILE_COST)]);
         assert!(
-            !merge_cheapest(&mut groups, &[USUAL; 4]),
+            !merge_cheapest(&mut groups, &[DEFAULT; 4]),
             "c would save a request, and a and b load ten of them for nothing"
         );
     }
 
     #[test]
     fn unrelated_groups_stay_separate() {
-        assert!(!merge_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[USUAL; 4]));
+        assert!(!merge_cheapest(&mut vec![group(0b0011, 10), group(0b1100, 10)], &[DEFAULT; 4]));
     }
 
     #[test]
@@ -259,8 +259,8 @@ mod tests {
         assert_eq!(matters(&[10_000, 20_000, 30_000]), [128, 256, 1296]);
         // a and b need both, c only one. If c were light, they would be merged.
         let mut groups = vec![group(0b011, FILE_COST), group(0b111, FILE_COST)];
-        assert!(!merge_cheapest(&mut groups, &[USUAL, USUAL, 4 * USUAL]));
-        assert!(merge_cheapest(&mut groups, &[USUAL; 3]));
+        assert!(!merge_cheapest(&mut groups, &[DEFAULT, DEFAULT, 4 * DEFAULT]));
+        assert!(merge_cheapest(&mut groups, &[DEFAULT; 3]));
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
                 </div>
                 {restore}
             </div>
-            {warnings::deceiving(&found.hidden_characters)}
+            {warnings::hidden_characters(&found.hidden_characters)}
             {(!same).then(|| differs(found.difference, found.names, found.contents, found.pins))}
             {more}
         </section>

@@ -17,7 +17,7 @@ use crate::components::{
     warnings,
 };
 use crate::pages::edits::server_functions::{Discard, Redo, Submit, Undo};
-use crate::pages::edits::{JoinNotice, by, fate};
+use crate::pages::edits::{JoinNotice, by, undo_state};
 use crate::pages::review::reasons;
 
 #[component]
@@ -179,7 +179,7 @@ fn EditList(board_state: BoardState) -> impl IntoView {
             <li class:undone=edit.undone>
                 <span class="muted num">{edit.seq}</span>
                 <span>{edit.text.clone()} {overruled.map(|by| view! { " " <span class="pill" data-state="warn">{by}</span> })} {edit.undone.then(|| view! { <span class="unseen">" (undone)"</span> })}</span>
-                <span class="muted">{edit.actor.clone()} ", " <TimeText at=edit.at/> {fate(&edit).map(|fate| view! { <br/> {fate} })}</span>
+                <span class="muted">{edit.actor.clone()} ", " <TimeText at=edit.at/> {undo_state(&edit).map(|undo_state| view! { <br/> {undo_state} })}</span>
             </li>
         }
     };

@@ -143,7 +143,7 @@ fn touched(edits: &[EditView], name: &str) -> (bool, bool) {
 }
 
 /// The history of an edit, for the list of edits: ` undone by bo`.
-pub fn fate(edit: &EditView) -> Option<String> {
+pub fn undo_state(edit: &EditView) -> Option<String> {
     let by = edit.touched_by.last().filter(|by| **by != edit.actor)?;
     Some(format!("{} by {by}", if edit.undone { "undone" } else { "redone" }))
 }
@@ -205,10 +205,14 @@ mod tests {
 
     #[test]
     fn edit_names_other_person_who_touched_it() {
-        assert_eq!(fate(&edit(1, "ada", &[])), None);
-        assert_eq!(fate(&edit(1, "ada", &["ada"])), None, "the author's own undo is not repeated");
-        assert_eq!(fate(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
-        assert_eq!(fate(&edit(1, "ada", &["ada", "bo"])).unwrap(), "redone by bo");
+        assert_eq!(undo_state(&edit(1, "ada", &[])), None);
+        assert_eq!(
+            undo_state(&edit(1, "ada", &["ada"])),
+            None,
+            "the author's own undo is not repeated"
+        );
+        assert_eq!(undo_state(&edit(1, "ada", &["bo"])).unwrap(), "undone by bo");
+        assert_eq!(undo_state(&edit(1, "ada", &["ada", "bo"])).unwrap(), "redone by bo");
     }
 
     #[test]

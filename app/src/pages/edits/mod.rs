@@ -18,7 +18,7 @@ use leptos::prelude::*;
 use crate::components::action::problem_of;
 use crate::components::preview::{Preview, PreviewImpact};
 use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
-pub use authors::{JoinNotice, Joining, Step, by, fate, says};
+pub use authors::{JoinNotice, Joining, Step, by, says, undo_state};
 pub use node::TypedName;
 pub use noderole::Reason;
 use server_functions::ProposeOnNode;

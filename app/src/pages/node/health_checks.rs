@@ -55,7 +55,7 @@ impl ListPage for NodeHealthChecks {
         let name = self.0.name_untracked();
         let reached = address
             .one_of("reached", &[true, false], |reached| if reached { "true" } else { "false" })?;
-        let (sort, before) = address.stretch()?;
+        let (sort, before) = address.page_position()?;
         server_functions::node_health_checks(
             name,
             HealthChecksQuery {

@@ -62,7 +62,7 @@ impl ListPage for NodeNoderoles {
     async fn fetch(self, address: ListAddress<NodeNoderoleSort>) -> ServerResult<NodeNoderolePage> {
         let name = self.0.name_untracked();
         let state = address.one_of("state", &STATES, StepState::as_str)?;
-        let (sort, after) = address.stretch()?;
+        let (sort, after) = address.page_position()?;
         server_functions::node_noderoles(
             name,
             NodeNoderolesQuery { state, role: address.param("role"), sort, limit: None, after },

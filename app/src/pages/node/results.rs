@@ -56,7 +56,7 @@ impl ListPage for ResultsOn {
     async fn fetch(self, address: ListAddress<ResultSort>) -> ServerResult<ResultLines> {
         let name = self.0.name_untracked();
         let outcome = address.one_of("outcome", &ResultOutcome::EVERY, ResultOutcome::as_str)?;
-        let (sort, before) = address.stretch()?;
+        let (sort, before) = address.page_position()?;
         server_functions::node_results(
             name,
             ResultsQuery { outcome, role: address.param("role"), sort, limit: None, before },

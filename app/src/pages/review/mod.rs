@@ -278,7 +278,7 @@ fn Loaded(
         // A review never changes, so these do not change either.
         {review.read_untracked().not_restored.clone().map(warnings::left_out)}
         {warnings::clashes(&review.read_untracked().clashes)}
-        {warnings::deceiving(&review.read_untracked().hidden_characters)}
+        {warnings::hidden_characters(&review.read_untracked().hidden_characters)}
         <div class="columns">
             <div class="stack">
                 <facts::Facts review/>

@@ -78,7 +78,7 @@ impl ListPage for AllAccounts {
     async fn fetch(self, address: ListAddress<PersonSort>) -> ServerResult<PersonPage> {
         let disabled =
             address.one_of("disabled", &[false, true], |off| if off { "true" } else { "false" })?;
-        let (sort, after) = address.stretch()?;
+        let (sort, after) = address.page_position()?;
         server_functions::people(PeopleQuery {
             filter: address.param("filter"),
             kind: Some(self.kind),

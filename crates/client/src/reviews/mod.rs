@@ -170,10 +170,10 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
         output.either(&response, &format!("Review {id}: {view}."))
     };
     match command {
-        Review::List { whose, state: fate, deployment, filter, much } => {
+        Review::List { whose, state, deployment, filter, much } => {
             let query = Query::default()
                 .with("whose", whose)
-                .with("state", fate)
+                .with("state", state)
                 .with("deployment", deployment)
                 .with("filter", filter);
             client.list(&review_list(), &query, much)

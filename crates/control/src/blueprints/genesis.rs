@@ -74,7 +74,7 @@ impl Control {
         if head.root.is_some() {
             return Ok(false);
         }
-        let catalog = self.kept.catalog(&mut transaction).await.map_err(from_store)?;
+        let catalog = self.cache.catalog(&mut transaction).await.map_err(from_store)?;
         let pins =
             newest(&catalog).into_iter().map(|(name, (hash, _))| (name.clone(), hash)).collect();
         check_names(&catalog, &pins)?;

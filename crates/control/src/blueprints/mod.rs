@@ -110,8 +110,11 @@ impl Control {
         found.contents =
             version_difference::changes(self, &by, &found.difference, &found.pins, &catalog)
                 .await?;
-        found.hidden_characters =
-            self.kept.deceiving.begun(self, &by, &found.difference, &found.pins, &catalog).await?;
+        found.hidden_characters = self
+            .cache
+            .hidden_character_scans
+            .begun(self, &by, &found.difference, &found.pins, &catalog)
+            .await?;
         Ok(found)
     }
 
@@ -169,7 +172,7 @@ impl PastDeployment {
     }
 
     /// A sentence that says which target removed the deployment; empty if it exists.
-    pub fn fate(self) -> String {
+    pub fn removal(self) -> String {
         self.removed_in.map(|target| format!(" Blueprint {target} removed it.")).unwrap_or_default()
     }
 }
@@ -213,9 +216,9 @@ impl NamedDeployments {
             (Some(old), Some(new)) if old != new => Ok(Self::Different { old, new }),
             (Some(id), _) | (None, Some(id)) => Ok(Self::One(id)),
             (None, None) => {
-                let (from, to, fate) = (called(from), called(to), once?.fate());
+                let (from, to, removal) = (called(from), called(to), once?.removal());
                 Err(Problem::not_found(format!(
-                    "Neither {from} nor {to} has the deployment {name}.{fate}"
+                    "Neither {from} nor {to} has the deployment {name}.{removal}"
                 )))
             }
         }

@@ -33,7 +33,7 @@ impl Control {
             .execute(&mut *transaction)
             .await
             .map_err(|e| from_store(e.into()))?;
-        let state = self.kept.cluster_state(&mut transaction).await?;
+        let state = self.cache.cluster_state(&mut transaction).await?;
         let empty = Blueprint::default();
         // Load the documents again, because the cache may be wrong too.
         let blueprint =

@@ -103,13 +103,15 @@ impl Control {
             .map(|index| present.catalog.barclamp(rows[*index].hash).map(|barclamp| &**barclamp))
             .collect::<Result<_, _>>()
             .map_err(missing)?;
-        let deceiving = self
+        let hidden_characters = self
             .kept
-            .deceiving
+            .hidden_character_scans
             .scan_versions(self, &self.compute_for(actor), &page, &present.catalog)
             .await?;
         let mut versions = Vec::new();
-        for ((index, barclamp), deceiving) in indexes.into_iter().zip(page).zip(deceiving) {
+        for ((index, barclamp), hidden_characters) in
+            indexes.into_iter().zip(page).zip(hidden_characters)
+        {
             let (row, before) = (&rows[index], before(index));
             let using = present
                 .skeleton
@@ -130,7 +132,7 @@ impl Control {
                     Some(older) => lacks(&present.catalog, older.hash, row.hash)?,
                     None => Vec::new(),
                 },
-                hidden_characters: deceiving,
+                hidden_characters: hidden_characters,
             });
         }
         let next = versions.last().filter(|_| more);

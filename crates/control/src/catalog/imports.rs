@@ -333,7 +333,7 @@ impl Control {
         files: &Arc<Files>,
     ) -> Result<Option<Imported>, Problem> {
         let mut connection = self.connection().await?;
-        let all = self.kept.catalog(&mut connection).await.map_err(from_store)?;
+        let all = self.cache.catalog(&mut connection).await.map_err(from_store)?;
         drop(connection);
         let ComparedImport { imported, new, objects } = {
             let (all, files) = (Arc::clone(&all), Arc::clone(files));
@@ -346,7 +346,7 @@ impl Control {
         // From this lock on, no other import can change the catalog.
         store::catalog::lock_imports(&mut transaction).await.map_err(from_store)?;
         // The cached catalog is the same object until an import adds something.
-        if !Arc::ptr_eq(&all, &self.kept.catalog(&mut transaction).await.map_err(from_store)?) {
+        if !Arc::ptr_eq(&all, &self.cache.catalog(&mut transaction).await.map_err(from_store)?) {
             return Ok(None);
         }
         if !new.is_empty() {

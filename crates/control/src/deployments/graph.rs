@@ -494,14 +494,16 @@ impl WholeGraph {
         let (_, blueprint) = side(control, &compute, present, Point::Number(target)).await?;
         let known = once.as_ref().ok().copied();
         let Some(id) = deployment_at(&blueprint, name, known) else {
-            let fate = once?.fate();
+            let removal = once?.removal();
             return Err(Problem::not_found(format!(
-                "Blueprint {target} does not have the deployment {name}.{fate}"
+                "Blueprint {target} does not have the deployment {name}.{removal}"
             )));
         };
-        let fate = known.filter(|once| once.id == id).map(PastDeployment::fate).unwrap_or_default();
-        let text =
-            format!("This is deployment {name} at blueprint {target}, without step states.{fate}");
+        let removal =
+            known.filter(|once| once.id == id).map(PastDeployment::removal).unwrap_or_default();
+        let text = format!(
+            "This is deployment {name} at blueprint {target}, without step states.{removal}"
+        );
         let present = present.clone();
         let scene = compute.work(move || {
             let skeleton = skeleton_at(&blueprint, &present)?;

@@ -10,7 +10,7 @@ use api::nodes::{NodePage, NodeRequest, NodeSummary};
 use api::nodes::{NodeSort, NodeState, NodesQuery};
 use engine::cluster::{Hardware, derive_node_name, mac_address, phantom};
 use engine::ids::{DeploymentId, DeploymentName, Fqdn, NodeId, PersonId};
-use engine::text::deceiving;
+use engine::text::deceptive_character;
 use serde_json::{Value, json};
 use sqlx::PgConnection;
 use store::nodes::{NewNode, NodeFilter, NodeRecord, NodeRow};
@@ -451,7 +451,7 @@ fn check_root(root: &str) -> Result<(), Problem> {
     let plain = path.components().all(|c| matches!(c, Component::RootDir | Component::Normal(_)));
     // A folder with a misleading name would be confused with another; a line break garbles tables
     // and logs.
-    if deceiving(root).is_some() || root.contains(['\n', '\r', '\t']) {
+    if deceptive_character(root).is_some() || root.contains(['\n', '\r', '\t']) {
         return Err(Problem::invalid(
             "The root folder has a line break, a tab or an invisible character. Use a folder name \
              without it.",

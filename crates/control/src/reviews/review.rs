@@ -152,8 +152,11 @@ impl Control {
         let contents =
             version_difference::changes(self, &compute, &difference, &pins, &present.catalog)
                 .await?;
-        let deceiving =
-            self.kept.deceiving.begun(self, &compute, &difference, &pins, &present.catalog).await?;
+        let hidden_characters = self
+            .cache
+            .hidden_character_scans
+            .begun(self, &compute, &difference, &pins, &present.catalog)
+            .await?;
         let (role_values, more_role_values) =
             self.role_values(&compute, &present, &difference, &case.documents).await?;
         let (came_from, became) = self.replanned(&compute, id).await?;
@@ -211,7 +214,7 @@ impl Control {
             pins,
             role_values,
             more_role_values,
-            hidden_characters: deceiving,
+            hidden_characters: hidden_characters,
             noderoles,
             difference,
             more: 0,

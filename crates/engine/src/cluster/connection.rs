@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use crate::data::secret::SecretRef;
-use crate::text::deceiving;
+use crate::text::deceptive_character;
 
 /// Maximum number of addresses per node.
 pub const ADDRESSES: usize = 8;
@@ -487,7 +487,11 @@ fn validate_root(root: &str) -> Result<String, ConnectionError> {
         root => root,
     };
     let leads_up = root.split('/').any(|part| part == "..");
-    if !root.starts_with('/') || root.len() > LONGEST[0] || leads_up || deceiving(root).is_some() {
+    if !root.starts_with('/')
+        || root.len() > LONGEST[0]
+        || leads_up
+        || deceptive_character(root).is_some()
+    {
         return wrong(
             "root",
             "Give an absolute path without '..', or leave it out to use the whole machine",

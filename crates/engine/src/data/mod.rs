@@ -272,7 +272,7 @@ pub fn check_user_data(value: &Value) -> Result<(), DataError> {
 }
 
 fn check_values(value: &Value, path: &mut String) -> Result<(), DataError> {
-    let plain = |text: &str, path: &str| match text::deceiving(text) {
+    let plain = |text: &str, path: &str| match text::deceptive_character(text) {
         None => Ok(()),
         Some(c) => Err(DataError::MisleadingText {
             path: if path.is_empty() { "/".into() } else { path.into() },
@@ -308,7 +308,7 @@ fn check_reference(value: &Value, path: &str) -> Result<(), DataError> {
     let path = || if path.is_empty() { "/".into() } else { path.into() };
     let secret =
         secret::reference(value).ok_or_else(|| DataError::InvalidReference { path: path() })?;
-    if let Some(c) = text::deceiving(&secret.name) {
+    if let Some(c) = text::deceptive_character(&secret.name) {
         return Err(DataError::MisleadingText { path: path(), number: text::number(c) });
     }
     match secret.parts() {

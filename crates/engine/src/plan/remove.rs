@@ -141,7 +141,7 @@ impl Draft<'_> {
                 for (child, kind) in self.children(*id) {
                     if kind == EdgeKind::Hard
                         && !going.gone.contains_key(&child)
-                        && self.falls(child, *id, &going)?
+                        && self.must_be_removed(child, *id, &going)?
                     {
                         more.push((child, *id));
                     }
@@ -160,7 +160,7 @@ impl Draft<'_> {
     }
 
     /// Whether a child cannot exist without this parent.
-    fn falls(
+    fn must_be_removed(
         &self,
         child: NoderoleId,
         parent: NoderoleId,

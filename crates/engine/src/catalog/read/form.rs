@@ -28,7 +28,7 @@ use crate::data::schema::{misfits, schema_defects};
 use crate::ids::{
     ActionName, AttribName, BarclampName, ConcurrencyGroupName, JigName, NameError, RoleName,
 };
-use crate::text::deceiving;
+use crate::text::deceptive_character;
 
 /// One file, parsed without other files. [`link`](super::link) builds barclamps from a set of them.
 #[derive(Debug, Clone)]
@@ -377,7 +377,7 @@ impl Reader<'_> {
     }
 
     fn plain_path(&mut self) {
-        if let Some(c) = deceiving(self.path) {
+        if let Some(c) = deceptive_character(self.path) {
             self.error(At::START, format!("The path of the file has {}", unseen(c)));
         }
     }
@@ -386,7 +386,7 @@ impl Reader<'_> {
     /// lists, reviews and selections. A text that aliases repeat is reported once.
     fn check_texts(&mut self, node: &Node, reported: &mut BTreeSet<At>) {
         let mut check = |text: &str, at: At| {
-            if let Some(c) = deceiving(text)
+            if let Some(c) = deceptive_character(text)
                 && reported.insert(at)
             {
                 self.error(at, format!("This text has {}", unseen(c)));
@@ -415,7 +415,7 @@ impl Reader<'_> {
 
     /// The severity of a probable mistake: a warning in Gantry's own format. In the others it is a
     /// note, because another program may use the value.
-    fn slip(&self) -> Severity {
+    fn typo_severity(&self) -> Severity {
         match self.foreign {
             true => Severity::Note,
             false => Severity::Warning,
@@ -1347,8 +1347,8 @@ impl Reader<'_> {
             }
             let what = format!("Unknown key of {owner}: {}", quoted(key));
             let known = keys.own.iter().chain(keys.kept).copied();
-            let near = self.nearest(self.slip(), key, known);
-            self.say(self.slip(), entry.at, what, near);
+            let near = self.nearest(self.typo_severity(), key, known);
+            self.say(self.typo_severity(), entry.at, what, near);
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{MAX_SCRIPTS_BYTES, Source};
 use crate::canonical::{Hash, Object, ObjectKind};
 use crate::catalog::{MAX_SCRIPT_BYTES, Script};
 use crate::ids::{ActionName, MAX_NAME, RoleName};
-use crate::text::{DeceptiveText, REVIEW_ADVICE, deceiving};
+use crate::text::{DeceptiveText, REVIEW_ADVICE, deceptive_character};
 
 const ROOT: &str = "scripts/";
 
@@ -41,7 +41,7 @@ impl<'a> ScriptFolder<'a> {
             );
         }
         for (path, _) in folder.below(ROOT) {
-            if let Some(c) = deceiving(path) {
+            if let Some(c) = deceptive_character(path) {
                 reader.in_file(
                     Severity::Error,
                     path,

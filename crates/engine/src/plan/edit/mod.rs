@@ -42,7 +42,7 @@ use super::restore::{Goal, State};
 use crate::canonical::Hash;
 use crate::cluster::NoderoleKey;
 use crate::ids::{DeploymentId, NodeId};
-use crate::text::{deceiving, number};
+use crate::text::{deceptive_character, number};
 
 /// Maximum length of a reason, in characters. A reason is copied to each noderole that it re-runs,
 /// so a long one would be stored many times.
@@ -245,7 +245,7 @@ impl Edit {
         if length > MAX_REASON {
             return Err(EditError::LongReason { length });
         }
-        if let Some(c) = self.reason().and_then(deceiving) {
+        if let Some(c) = self.reason().and_then(deceptive_character) {
             return Err(EditError::DeceptiveReason { number: number(c) });
         }
         match self.listed().map(BTreeSet::len) {
