@@ -77,7 +77,7 @@ pub struct BackgroundTaskView {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct BackgroundTasksQuery {
-    /// Maximum number of tasks, from 1 to 200 (default 500).
+    /// Maximum number of tasks, from 1 to 200. Without it, the list has at most 500.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
 }

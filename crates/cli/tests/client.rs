@@ -318,7 +318,7 @@ async fn contexts_are_private_and_hide_secrets() {
 
     // A token in the environment works too. Without credentials, the error names the remedy.
     let token = installation
-        .gantry(&["token", "create", "--name", "ci", "--may", "viewer", "--json"])
+        .gantry(&["token", "create", "--name", "ci", "--permission", "viewer", "--json"])
         .json()["token"]
         .clone();
     let by_token = |token: &str, words: &[&str]| {
@@ -336,7 +336,7 @@ async fn contexts_are_private_and_hide_secrets() {
     by_token(token.as_str().unwrap(), &["deployment", "propose", "web"]).no(6, "");
     by_token(token.as_str().unwrap(), &["review", "approve", "1"]).no(6, "");
     installation
-        .gantry(&["token", "create", "--name", "x", "--may", "admin", "--in", "web"])
+        .gantry(&["token", "create", "--name", "x", "--permission", "admin", "--in", "web"])
         .no(5, "always applies everywhere");
     let refused = by_token("gantry_hunter22", &["me"]).no(6, "--token-file");
     assert!(!refused.err.contains("hunter22"), "{refused:?}");
@@ -441,7 +441,7 @@ async fn admin_who_grants_themselves_stays_signed_in() {
     let installation = Installation::new().await;
     installation.admin("root").await;
     let root = |words: &[&str]| installation.gantry(&[words, &["--context", "root"]].concat());
-    root(&["person", "grant", "root", "--may", "admin", "--may", "reviewer"]).ok();
+    root(&["person", "grant", "root", "--permission", "admin", "--permission", "reviewer"]).ok();
     let me = root(&["me", "--json"]).json();
     assert!(
         me["permissions"].as_array().is_some_and(|all| all.contains(&json!("reviewer"))),
@@ -454,7 +454,8 @@ async fn disabled_person_returns_without_their_approvals() {
     let installation = Installation::new().await;
     installation.admin("root").await;
     let root = |words: &[&str]| installation.gantry(&[words, &["--context", "root"]].concat());
-    let make = ["token", "create", "--name", "ci", "--may", "viewer", "--context", "bo", "--json"];
+    let make =
+        ["token", "create", "--name", "ci", "--permission", "viewer", "--context", "bo", "--json"];
     let token = installation.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let by_token = || {
         let mut command = installation.command(&["node", "list"]);
@@ -862,10 +863,10 @@ async fn complete_deployment_is_exported_and_applied() {
     assert_eq!(phantom["role"], "api");
     installation.gantry(&["node", "show", "phantom:shopp"]).no(4, "did you mean shop?");
 
-    // A whole file drops all that it does not name, except required roles.
+    // A complete file drops all that it does not name, except required roles.
     let less = installation.file(
         "less.yaml",
-        "deployment: shop\nparent: system\nwhole: true\nversions: {graph: '1'}\n\
+        "deployment: shop\nparent: system\ncomplete: true\nversions: {graph: '1'}\n\
          members: [n1, n2]\nbindings: {api: ['phantom:shop']}\n",
     );
     let diff = installation.gantry(&["diff", "-f", &less]).no(1, "").out;
@@ -908,9 +909,9 @@ async fn open_proposal_is_joined_only_on_request() {
         "create",
         "--name",
         "ci",
-        "--may",
+        "--permission",
         "viewer",
-        "--may",
+        "--permission",
         "operator",
         "--context",
         "bo",

@@ -15,7 +15,7 @@ pub fn add_person(name: &str, kind: AccountKind, grants: &[Grant]) -> Call {
         .json(json!({ "name": name, "kind": kind, "grants": grants }))
         .session_only()
         .command([noun, "add", name])
-        .options("may", grants.iter().map(may))
+        .options("permission", grants.iter().map(may))
 }
 
 /// The grant as text, for example `operator@web`.
@@ -34,8 +34,8 @@ pub fn change_grants(id: PersonId, version: i32, grants: &[Grant]) -> Call {
         .session_only()
         .command(["person", "grant"])
         .argument(id.to_string())
-        .options("may", grants.iter().map(may))
-        .switch("nothing", grants.is_empty())
+        .options("permission", grants.iter().map(may))
+        .switch("none", grants.is_empty())
         .version(version)
 }
 
@@ -131,7 +131,7 @@ pub fn make_token(
         .session_only()
         .command(["token", "create"])
         .option("name", name)
-        .options("may", scopes.iter().map(|scope| (*scope).to_owned()))
+        .options("permission", scopes.iter().map(|scope| (*scope).to_owned()))
         .option_if_set("in", deployment.unwrap_or_default())
         .option_if_set("days", &days.map(|days| days.to_string()).unwrap_or_default())
         .option_if_set("for", &person.map(|person| person.to_string()).unwrap_or_default())

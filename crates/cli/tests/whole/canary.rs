@@ -172,7 +172,7 @@ async fn caged() -> LeakTest {
         .filter_map(|text| text.strip_prefix("gantry_session=").map(str::to_owned))
         .collect();
     let [ada, bo] = sessions.as_slice() else { panic!("two people are in: {}", sessions.len()) };
-    let make = ["token", "create", "--name", "ci", "--may", "viewer", "--json"];
+    let make = ["token", "create", "--name", "ci", "--permission", "viewer", "--json"];
     let token = installation.gantry(&make).json()["token"].as_str().unwrap().to_owned();
     let canaries = vec![
         ("the secret", SECRET.to_owned()),

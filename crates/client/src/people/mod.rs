@@ -98,13 +98,13 @@ pub(crate) enum Person {
 pub(crate) struct GrantArgs {
     /// viewer, operator, reviewer or admin; with @DEPLOYMENT only for it and its descendants;
     /// repeatable
-    #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
-    may: Vec<String>,
+    #[arg(long = "permission", value_name = "PERMISSION[@DEPLOYMENT]")]
+    permission: Vec<String>,
 }
 
 impl GrantArgs {
     fn json(&self) -> Value {
-        grants_json(&self.may)
+        grants_json(&self.permission)
     }
 }
 
@@ -115,21 +115,21 @@ impl GrantArgs {
 pub(crate) struct ReplaceGrantArgs {
     /// viewer, operator, reviewer or admin; with @DEPLOYMENT only for it and its descendants;
     /// repeatable
-    #[arg(long = "may", value_name = "PERMISSION[@DEPLOYMENT]")]
-    may: Vec<String>,
+    #[arg(long = "permission", value_name = "PERMISSION[@DEPLOYMENT]")]
+    permission: Vec<String>,
     /// Remove all permissions, including viewer
     #[arg(long)]
-    nothing: bool,
+    none: bool,
 }
 
-fn grants_json(may: &[String]) -> Value {
+fn grants_json(permissions: &[String]) -> Value {
     let grant = |text: &String| match text.split_once('@') {
         Some((permission, deployment)) => {
             json!({"permission": permission, "deployment": deployment})
         }
         None => json!({"permission": text}),
     };
-    may.iter().map(grant).collect()
+    permissions.iter().map(grant).collect()
 }
 
 /// A person's permissions, each in the form of the option.
@@ -193,7 +193,7 @@ pub(crate) fn person(client: &Client, command: &Person) -> Outcome {
             let place = place(name)?;
             let response = server.ask(&Method::GET, &place, &RequestOptions::default())?;
             let before: Value = response.read()?;
-            let body = json!({"grants": grants_json(&grants.may)});
+            let body = json!({"grants": grants_json(&grants.permission)});
             let with = RequestOptions {
                 body: Some(body),
                 if_match: on.tag().or(response.etag),
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn grant_may_name_a_deployment() {
-        let grants = GrantArgs { may: vec!["viewer".into(), "operator@web".into()] };
+        let grants = GrantArgs { permission: vec!["viewer".into(), "operator@web".into()] };
         assert_eq!(
             grants.json(),
             json!([{"permission": "viewer"}, {"permission": "operator", "deployment": "web"}])
@@ -344,9 +344,9 @@ mod tests {
             program.clone().try_get_matches_from(words).is_ok()
         };
         assert!(!taken(&[]), "a missing option removes nothing");
-        assert!(!taken(&["--nothing", "--may", "viewer"]), "one of both");
-        assert!(taken(&["--nothing"]));
-        assert!(taken(&["--may", "viewer", "--may", "operator@web"]));
+        assert!(!taken(&["--none", "--permission", "viewer"]), "one of both");
+        assert!(taken(&["--none"]));
+        assert!(taken(&["--permission", "viewer", "--permission", "operator@web"]));
     }
 
     #[test]

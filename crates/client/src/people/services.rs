@@ -41,7 +41,7 @@ pub(crate) fn service(client: &Client, command: &Service) -> Outcome {
             )?;
             let message = format!(
                 "Account {name} is added. Create a token for it: gantry token create --for {name} \
-                 --name TEXT --may viewer"
+                 --name TEXT --permission viewer"
             );
             client.output.either(&answer, &message)
         }

@@ -32,9 +32,9 @@ pub(crate) enum Token {
         #[arg(long, value_name = "TEXT")]
         name: String,
         /// Permission of the token: viewer, operator or admin; repeatable
-        #[arg(long = "may", value_name = "PERMISSION", required = true)]
-        may: Vec<String>,
-        /// Limit the token to this deployment and its descendants; not with --may admin
+        #[arg(long = "permission", value_name = "PERMISSION", required = true)]
+        permission: Vec<String>,
+        /// Limit the token to this deployment and its descendants; not with --permission admin
         #[arg(long = "in", value_name = "DEPLOYMENT")]
         deployment: Option<String>,
         /// Lifetime in days
@@ -60,10 +60,10 @@ pub(crate) fn token(client: &Client, command: &Token) -> Outcome {
             let query = Query::default().with("person", &whose(name)?).with("valid", holds);
             client.list(&token_list(), &query, much)
         }
-        Token::Create { name, may, deployment, days, whose: of } => {
+        Token::Create { name, permission, deployment, days, whose: of } => {
             let mut body = Map::from_iter([
                 ("name".to_owned(), json!(name)),
-                ("scopes".to_owned(), json!(may)),
+                ("scopes".to_owned(), json!(permission)),
                 ("days".to_owned(), json!(days)),
             ]);
             body.extend(deployment.iter().map(|name| ("deployment".to_owned(), json!(name))));

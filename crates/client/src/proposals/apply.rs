@@ -580,7 +580,7 @@ fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
         return Ok(Target { id: DeploymentId(Uuid::new_v4()), current, place: Some(place) });
     }
     let current = found.map_err(at(declared.deployment.at))?;
-    let has_place = declared.whole
+    let has_place = declared.complete
         || declared.parent.is_some()
         || !declared.versions.is_empty()
         || !declared.members.is_empty();
@@ -599,7 +599,7 @@ fn current_deployment(server: &Server, declared: &Declaration) -> Outcome<Curren
         None => None,
     };
     let mut members = BTreeMap::new();
-    if declared.whole {
+    if declared.complete {
         let names = state.members.iter().map(String::as_str).collect();
         for (name, found) in names::find_nodes(server, &names)? {
             members.extend(found.ok().map(|node| (name.to_owned(), node.id)));
@@ -689,7 +689,7 @@ fn present(
     }
     let mut roles = BTreeMap::new();
     for role in own_roles(board) {
-        let named = declared.whole || declared.bindings.contains_key(&role.role);
+        let named = declared.complete || declared.bindings.contains_key(&role.role);
         let bound_nodes =
             if named { role_members(server, board, role)? } else { RoleMembers::default() };
         let service = role.traits.iter().any(|word| word == "service");

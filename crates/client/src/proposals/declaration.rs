@@ -3,7 +3,7 @@
 //! A document names a deployment, the nodes of its roles, and the data of roles and noderoles.
 //! Everything else stays unchanged. With `prune: true` the node lists are complete: each named role
 //! is unbound from all other nodes. Roles that the document does not name stay, because bindings
-//! also add required roles. With `whole: true` the document is the complete deployment: members,
+//! also add required roles. With `complete: true` the document is the complete deployment: members,
 //! versions, roles and data that it does not name are removed, except roles that a named role
 //! requires. [`super::edits`] computes the edits that lead there.
 //!
@@ -61,7 +61,7 @@ pub(crate) struct Declaration {
     pub(crate) node_data: BTreeMap<String, Positioned<BTreeMap<NoderoleKey, PositionedYaml>>>,
     pub(crate) prune: bool,
     /// Whether the document is the complete deployment.
-    pub(crate) whole: bool,
+    pub(crate) complete: bool,
 }
 
 impl Declaration {
@@ -106,7 +106,7 @@ const KEYS: [&str; 10] = [
     "data",
     "node_data",
     "prune",
-    "whole",
+    "complete",
 ];
 
 /// Parses the documents of a file.
@@ -147,7 +147,7 @@ impl<'d> Reader<'d> {
                 format!("Unknown key {key}{near}. Known keys: {}.", KEYS.join(", ")),
             );
         }
-        let (prune, whole) = (self.flag("prune"), self.flag("whole"));
+        let (prune, complete) = (self.flag("prune"), self.flag("complete"));
         let parent = self.parent();
         let versions = self.versions();
         let members = self.list("members", "`members` must be a list: `[NODE, ...]`.");
@@ -179,8 +179,8 @@ impl<'d> Reader<'d> {
             bindings,
             data,
             node_data,
-            prune: prune || whole,
-            whole,
+            prune: prune || complete,
+            complete,
         })
     }
 

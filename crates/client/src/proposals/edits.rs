@@ -249,9 +249,9 @@ impl Planner<'_> {
         missing.collect()
     }
 
-    /// The versions that a whole document does not pin any more.
+    /// The versions that a complete document does not pin any more.
     fn inherited_versions(&self) -> Vec<Step> {
-        let Some(place) = self.whole() else { return Vec::new() };
+        let Some(place) = self.complete() else { return Vec::new() };
         let extra = place.state.versions.iter();
         let extra = extra.filter(|(barclamp, _)| !self.declared.versions.contains_key(*barclamp));
         let step = |(barclamp, version): (&BarclampName, &String)| Step {
@@ -273,9 +273,9 @@ impl Planner<'_> {
         missing.map(|(node, name)| moved(node, self.id, format!("+ member {name}"))).collect()
     }
 
-    /// The members that a whole document does not list. They go to the parent.
+    /// The members that a complete document does not list. They go to the parent.
     fn removed_members(&self) -> Vec<Step> {
-        let Some((place, parent)) = self.whole().and_then(|place| Some((place, place.parent?)))
+        let Some((place, parent)) = self.complete().and_then(|place| Some((place, place.parent?)))
         else {
             return Vec::new();
         };
@@ -285,9 +285,9 @@ impl Planner<'_> {
         extra.map(|(name, node)| moved(*node, parent, format!("- member {name}"))).collect()
     }
 
-    /// The deployment, if the document declares it whole.
-    fn whole(&self) -> Option<&CurrentDeployment> {
-        self.present.place.as_ref().filter(|_| self.declared.whole)
+    /// The deployment, if the document declares it completely.
+    fn complete(&self) -> Option<&CurrentDeployment> {
+        self.present.place.as_ref().filter(|_| self.declared.complete)
     }
 
     /// The roles that a document names.
@@ -297,7 +297,7 @@ impl Planner<'_> {
         named.chain(self.declared.roles.keys()).collect()
     }
 
-    /// The roles that a whole document keeps: those that it names, those that they require, and
+    /// The roles that a complete document keeps: those that it names, those that they require, and
     /// those that other deployments require.
     fn retained_roles<'w>(&'w self, place: &'w CurrentDeployment) -> BTreeSet<&'w RoleName> {
         let roles = &place.state.roles;
@@ -313,9 +313,9 @@ impl Planner<'_> {
         kept
     }
 
-    /// The roles that a whole document does not keep.
+    /// The roles that a complete document does not keep.
     fn extra_roles(&self) -> Vec<&RoleName> {
-        let Some(place) = self.whole() else { return Vec::new() };
+        let Some(place) = self.complete() else { return Vec::new() };
         let kept = self.retained_roles(place);
         place.state.roles.keys().filter(|role| !kept.contains(*role)).collect()
     }
@@ -481,9 +481,9 @@ impl Planner<'_> {
         steps
     }
 
-    /// The data of roles that a whole document does not have.
+    /// The data of roles that a complete document does not have.
     fn dropped_data(&self) -> Vec<Step> {
-        let Some(place) = self.whole() else { return Vec::new() };
+        let Some(place) = self.complete() else { return Vec::new() };
         let kept = self.retained_roles(place);
         let dropped = place.state.roles.iter().filter(|(role, current)| {
             let has_data = current.data.as_object().is_some_and(|data| !data.is_empty());
@@ -500,9 +500,9 @@ impl Planner<'_> {
         dropped.map(step).collect()
     }
 
-    /// The user data of remaining noderoles that a whole document does not have.
+    /// The user data of remaining noderoles that a complete document does not have.
     fn dropped_own(&self) -> Vec<Step> {
-        let Some(place) = self.whole() else { return Vec::new() };
+        let Some(place) = self.complete() else { return Vec::new() };
         let (extra, mut steps) = (self.extra_roles(), Vec::new());
         for (name, roles) in &place.state.node_data {
             for (noderole, data) in roles.iter().filter(|(key, _)| !extra.contains(&&key.role)) {
@@ -821,7 +821,7 @@ mod tests {
             steps.into_iter().map(|step| step.says).collect()
         };
         assert_eq!(
-            says("deployment: web\nwhole: true\nmembers: [n1, n3]\nbindings: {app: [n1]}"),
+            says("deployment: web\ncomplete: true\nmembers: [n1, n3]\nbindings: {app: [n1]}"),
             [
                 "+ member n3.demo",
                 "* data of app: {\"port\":80} -> {}",
@@ -833,7 +833,7 @@ mod tests {
                 "- member n2.demo",
             ]
         );
-        let nothing = says("deployment: web\nparent: system\nwhole: true");
+        let nothing = says("deployment: web\nparent: system\ncomplete: true");
         assert_eq!(nothing[..2], ["- app from n1.demo, n2.demo", "- runtime from n1.demo"]);
         assert!(says("deployment: web\nparent: system\nmembers: [n1]").is_empty());
     }

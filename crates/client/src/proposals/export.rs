@@ -31,13 +31,13 @@ pub(crate) fn export(client: &Client, export: &Export) -> Outcome {
     output.write(&text(&server.read(&path)?))
 }
 
-/// The state as a document that declares the whole deployment.
+/// The state as a document that declares the complete deployment.
 fn text(state: &DeploymentDeclaration) -> String {
     let mut text = format!("deployment: {}\n", name(&state.deployment));
     if let Some(parent) = &state.parent {
         text += &format!("parent: {}\n", name(parent));
     }
-    text += "whole: true\n";
+    text += "complete: true\n";
     text += &map("versions", state.versions.iter().map(|(key, version)| (key, json!(version))));
     if !state.members.is_empty() {
         text += &format!("members: {}\n", list(&state.members));
@@ -106,7 +106,7 @@ mod tests {
         let declared =
             read("web.yaml", text.as_bytes()).unwrap_or_else(|wrong| panic!("{wrong:?}"));
         let web = &declared[0];
-        assert!(web.whole && web.prune);
+        assert!(web.complete && web.prune);
         assert_eq!(web.parent.as_ref().unwrap().is.as_str(), "system");
         let versions: Vec<_> = web.versions.iter().map(|(b, v)| (b.as_str(), &*v.is)).collect();
         assert_eq!(versions, [("stack", "1.10")]);
