@@ -11,6 +11,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, bail};
@@ -19,6 +20,9 @@ use clap::ValueEnum;
 use crate::command::{Background, Step};
 use crate::tree::{self, Tree};
 use crate::{leftover_processes, lint, site};
+
+/// The number of files of browser tests that run at the same time.
+const BROWSER_TESTS_AT_A_TIME: u32 = 2;
 
 /// A part of the run with its own time budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -75,7 +79,7 @@ type Stage = (Part, fn(&mut Run<'_>) -> anyhow::Result<()>);
 const STAGES: [Stage; 7] = [
     (Part::Tools, |run| tools(run.tree)),
     (Part::Lint, |run| lint::quick(run.tree)),
-    (Part::Native, |run| native_build(run.tree)),
+    (Part::Native, |run| run.native_build()),
     (Part::Native, |run| run.native_tests()),
     (Part::Lint, |run| lint::clippy(run.tree)),
     (Part::Webassembly, |run| run.webassembly()),
@@ -118,11 +122,27 @@ impl Run<'_> {
         self.parts.is_empty() || self.parts.contains(&part)
     }
 
+    /// Builds the programs and their tests. At the same time, the toolchain of the browser files is
+    /// downloaded and assembled.
+    fn native_build(&self) -> anyhow::Result<()> {
+        let toolchain = if self.includes(Part::Webassembly) {
+            let toolchain = Step::new(self.tree, self.tree.path("scripts/wasm-toolchain"));
+            fs::create_dir_all(self.tree.target()).context("the target folder")?;
+            Some(toolchain.start(self.tree.target().join("wasm-toolchain.log"))?)
+        } else {
+            None
+        };
+        Step::cargo(self.tree).args(["build", "--locked"]).run()?;
+        Step::cargo(self.tree).args(["test", "--locked", "--no-run"]).run()?;
+        toolchain.map_or(Ok(()), Background::finish)
+    }
+
     /// Runs the native tests. All test programs share one throwaway database cluster, in which each
     /// test has its own database.
     ///
     /// The tests mostly wait, and the optimizer of the browser files uses a single core. So both
-    /// run at the same time, and the tests have priority.
+    /// run at the same time, and the tests have priority. For the same reason, more tests run at a
+    /// time than there are cores.
     fn native_tests(&mut self) -> anyhow::Result<()> {
         if self.includes(Part::Webassembly) {
             let xtask = env::current_exe().context("the path of this program")?;
@@ -135,7 +155,10 @@ impl Run<'_> {
         }
         let tests = ["run", "--", "cargo", "test", "--locked", "--no-fail-fast"];
         leftover_processes::fail_on_leftovers(|| {
-            Step::new(self.tree, self.tree.target().join("debug/testdb")).args(tests).run()
+            Step::new(self.tree, self.tree.target().join("debug/testdb"))
+                .args(tests)
+                .env("RUST_TEST_THREADS", tests_at_a_time().to_string())
+                .run()
         })
     }
 
@@ -249,38 +272,47 @@ fn tools(tree: &Tree) -> anyhow::Result<()> {
     Step::new(tree, tree.path("scripts/setup")).args(["test"]).run()
 }
 
-fn native_build(tree: &Tree) -> anyhow::Result<()> {
-    Step::cargo(tree).args(["build", "--locked"]).run()?;
-    Step::cargo(tree).args(["test", "--locked", "--no-run"]).run()
+/// The number of native tests that run at the same time.
+fn tests_at_a_time() -> usize {
+    thread::available_parallelism().map_or(2, |cores| 2 * cores.get())
 }
 
-/// Runs the tests in `end2end` one file at a time. Each starts complete Gantry instances, so
-/// parallel runs would compete for the CPU and distort timings.
+/// Runs the tests in `end2end`, some files at the same time. Each starts complete Gantry instances
+/// and mostly waits for them.
 fn browser(tree: &Tree) -> anyhow::Result<()> {
     let tests = browser_test_files(tree)?;
-    let one_file = one_file(tree)?;
+    let programs = Programs::build(tree)?;
     let run = Step::new(tree, "node")
-        .args(["--test", "--test-concurrency=1", "--test-timeout=600000", "--test-reporter=spec"])
+        .args(["--test", "--test-timeout=600000", "--test-reporter=spec"])
+        .arg(format!("--test-concurrency={BROWSER_TESTS_AT_A_TIME}"))
         .args(tests)
-        .env("GANTRY_BIN", tree.target().join("debug/gantry"))
+        .env("GANTRY_BIN", programs.without_site)
         .env("GANTRY_SITE", tree.site())
-        .env("GANTRY_ONE_FILE", one_file);
+        .env("GANTRY_ONE_FILE", programs.one_file);
     leftover_processes::fail_on_leftovers(|| run.run())
 }
 
-/// Builds the program with the embedded site, as `make release` but without optimization. It has
-/// its own target folder. The regular development build embeds no site, because it could be
-/// outdated.
-fn one_file(tree: &Tree) -> anyhow::Result<PathBuf> {
-    let build_args = ["build", "--locked", "--features", "cli/embedded-site"];
-    Step::cargo(tree).args(build_args).env("GANTRY_EMBEDDED_SITE", tree.site()).run()?;
-    let folder = tree.target().join("one-file");
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-    let program = folder.join("gantry");
-    fs::copy(tree.target().join("debug/gantry"), &program)
-        .with_context(|| program.display().to_string())?;
-    Step::cargo(tree).args(["build", "--locked"]).run()?;
-    Ok(program)
+/// The programs that the browser tests start.
+struct Programs {
+    /// The development build, which reads the site from a folder.
+    without_site: PathBuf,
+    /// Has the site embedded, as after `make release` but without optimization.
+    one_file: PathBuf,
+}
+
+impl Programs {
+    /// Builds the program with its site, after it has copied the one without.
+    fn build(tree: &Tree) -> anyhow::Result<Self> {
+        let built = tree.target().join("debug/gantry");
+        let folder = tree.target().join("end2end");
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let without_site = folder.join("gantry");
+        Step::cargo(tree).args(["build", "--locked"]).run()?;
+        fs::copy(&built, &without_site).with_context(|| without_site.display().to_string())?;
+        let build_args = ["build", "--locked", "--features", "cli/embedded-site"];
+        Step::cargo(tree).args(build_args).env("GANTRY_EMBEDDED_SITE", tree.site()).run()?;
+        Ok(Self { without_site, one_file: built })
+    }
 }
 
 fn browser_test_files(tree: &Tree) -> anyhow::Result<Vec<String>> {

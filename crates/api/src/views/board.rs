@@ -272,7 +272,7 @@ pub struct RoleNoderolesQuery {
     /// Id of the last noderole of the previous page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<NoderoleId>,
-    /// Maximum number of noderoles on the page, from 1 to 200 (default 1,000).
+    /// Maximum number of noderoles on the page, from 1 to 200. Without it, a page has at most 1,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
 }
