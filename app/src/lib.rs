@@ -4,7 +4,7 @@
 //! crate decides nothing about permissions.
 //!
 //! * [`pages`]: one module for each page, with its server functions. Each page is a separate
-//!   WebAssembly chunk that loads on the first visit ([`pages::part`]).
+//!   WebAssembly chunk that loads on the first visit ([`part`]).
 //! * [`frame`]: the navigation and header around the pages.
 //! * [`parts`]: shared components.
 //! * [`graph`]: pictures of dependencies.
@@ -39,6 +39,7 @@ pub mod frame;
 pub mod graph;
 pub mod live;
 pub mod pages;
+mod part;
 pub mod passkey;
 pub mod permissions;
 #[cfg(feature = "ssr")]
@@ -56,7 +57,6 @@ use leptos::prelude::*;
 use leptos_meta::{MetaTags, Title, provide_meta_context};
 use leptos_router::components::{ParentRoute, Route, Router, Routes};
 use leptos_router::{SsrMode, path};
-use pages::part;
 
 /// The HTML document around the pages, on the server only.
 pub fn shell(options: LeptosOptions) -> impl IntoView {

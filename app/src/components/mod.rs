@@ -2,7 +2,6 @@
 
 pub mod action;
 pub mod badge;
-mod deployment_field;
 pub mod dialog;
 pub mod equivalent_commands;
 pub mod feed;
@@ -15,7 +14,6 @@ pub mod list_page;
 pub mod load;
 pub mod notice;
 pub mod poll_while_visible;
-pub mod preview;
 pub mod progress;
 pub mod provenance;
 mod query_form;
@@ -28,7 +26,6 @@ pub mod warnings;
 
 pub use action::act;
 pub use badge::{Counts, RunPill, StatePill, mark};
-pub use deployment_field::DeploymentField;
 pub use dialog::{Dialog, DialogHandle};
 pub use equivalent_commands::{EquivalentCommands, FormValues, ListCommands};
 pub use feed::Feed;

@@ -22,10 +22,11 @@ use crate::components::list::{
     ListAddress, SORT, example_field, filters, hidden, list_error, pager,
 };
 use crate::components::{
-    DeploymentField, Empty, Feed, Icon, ListCommands, ProblemNotice, icon, load_with_error, rows,
+    Empty, Feed, Icon, ListCommands, ProblemNotice, icon, load_with_error, rows,
 };
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
+use crate::pages::deployments::DeploymentField;
 
 /// The name of the cursor parameter.
 const CURSOR_PARAM: &str = "before";

@@ -3,6 +3,8 @@
 //! In this order, each deployment follows its parent, also across pages. So a page is a section of
 //! the tree and is indented accordingly.
 
+mod field;
+
 use api::calls::List;
 use api::deployments::{DeploymentPage, DeploymentSummary};
 use api::deployments::{DeploymentSort, DeploymentState, DeploymentsQuery};
@@ -21,6 +23,7 @@ use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 #[cfg(feature = "ssr")]
 use crate::request::{answer, signed_in};
+pub use field::DeploymentField;
 
 /// The maximum number of indented levels. Deeper deployments show their level as a number.
 const MAX_INDENT: u32 = 8;

@@ -15,7 +15,6 @@ pub mod noderole;
 pub mod nodes;
 pub mod not_found;
 pub mod overview;
-pub(crate) mod part;
 pub mod pending;
 pub mod review;
 pub mod reviews;

@@ -18,10 +18,11 @@ use crate::components::action::{on_success, problem_of};
 use crate::components::list::{ListAddress, columns_of};
 use crate::components::list_page::{Field, ListOf, ListPage, With};
 use crate::components::{
-    Counts, DeploymentField, Dialog, DialogHandle, Empty, EquivalentCommands, Fault, FormValues,
-    Icon, ProblemNotice, Refused, escape_textarea, icon, reset_on_success,
+    Counts, Dialog, DialogHandle, Empty, EquivalentCommands, Fault, FormValues, Icon,
+    ProblemNotice, Refused, escape_textarea, icon, reset_on_success,
 };
 use crate::failure::ServerResult;
+use crate::pages::deployments::DeploymentField;
 use crate::pages::edits::Alone;
 use crate::permissions::OPERATOR;
 use server_functions::{AddNode, AddNodes, DeleteNode, ProposeMove};

@@ -19,7 +19,7 @@ use super::parts::Parts;
 /// Maximum bytes of a first visit.
 const MAX_FIRST_VISIT_BYTES: u64 = 700_000;
 
-/// Pieces and their pages (`pieces` in `app/src/pages/part.rs`, and two in the board's own
+/// Pieces and their pages (`pieces` in `app/src/part.rs`, and two in the board's own
 /// modules).
 const ON_DEMAND_PARTS: [(&str, &str); 7] = [
     ("board_forms", "board"),

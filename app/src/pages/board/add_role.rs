@@ -6,9 +6,9 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 
 use super::board_state::BoardState;
-use crate::components::preview::{Preview, PreviewImpact};
 use crate::components::{Icon, icon};
 use crate::pages::edits::EditCommands;
+use crate::pages::edits::preview::{Preview, PreviewImpact};
 
 /// The maximum number of listed roles. Typing narrows the list.
 const MAX_LISTED: usize = 100;

@@ -20,7 +20,7 @@ use super::role_noderoles::{BoardRoleRef, NodesWithRole};
 use super::{bind, cluster_edits, deployment_edits, role, version};
 use crate::components::{Dialog, Icon, icon};
 use crate::pages::edits::About;
-use crate::pages::part;
+use crate::part;
 
 /// The content of the dialog.
 #[derive(Debug, Clone, PartialEq)]

@@ -15,7 +15,8 @@ use leptos::task::spawn_local;
 
 use super::board_state::{BoardState, nodes};
 use super::drop_outcome::named;
-use crate::components::{DeploymentField, ProblemNotice, rows};
+use crate::components::{ProblemNotice, rows};
+use crate::pages::deployments::DeploymentField;
 use crate::pages::edits::{EditForm, Named, Outcome, SubmitButton};
 use crate::pages::nodes;
 

@@ -5,7 +5,7 @@
 //! with the predicted one. If they differ, the page stops planning and tells the user. It then
 //! queries the server for each drag, which is slower but always correct.
 //!
-//! The planner is a separate chunk ([`crate::pages::part`]). It is loaded for readers who may edit
+//! The planner is a separate chunk ([`crate::part`]). It is loaded for readers who may edit
 //! the open proposal. The board works without it and uses it only through [`Planning`].
 //!
 //! Durations are recorded in the browser's User Timing API, for profiling and for

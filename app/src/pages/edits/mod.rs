@@ -6,6 +6,7 @@
 mod authors;
 mod node;
 mod noderole;
+pub mod preview;
 pub mod server_functions;
 
 use api::Problem;
@@ -16,11 +17,11 @@ use leptos::form::ActionForm;
 use leptos::prelude::*;
 
 use crate::components::action::problem_of;
-use crate::components::preview::{Preview, PreviewImpact};
 use crate::components::{EquivalentCommands, FormValues, Icon, ProblemNotice, icon};
 pub use authors::{JoinNotice, Joining, Step, by, says, undo_state};
 pub use node::TypedName;
 pub use noderole::Reason;
+use preview::{Preview, PreviewImpact};
 use server_functions::ProposeOnNode;
 
 /// A request to add edits to a proposal.

@@ -11,7 +11,7 @@ use wasm_bindgen::JsCast;
 use super::server_functions::reviewed_noderole;
 use crate::addresses;
 use crate::components::{Feed, ProblemNotice};
-use crate::pages::part;
+use crate::part;
 
 /// The closed section in the row of a noderole.
 pub(super) fn section(review: ReviewId, node: NodeId, key: NoderoleKey) -> AnyView {

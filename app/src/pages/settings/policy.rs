@@ -21,12 +21,11 @@ use super::server_functions::{ProposePolicy, policy};
 use crate::addresses;
 use crate::clock::TimeText;
 use crate::components::action::problem_of;
-use crate::components::{
-    DeploymentField, EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load,
-};
+use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, load};
 use crate::failure::ServerResult;
 use crate::live::{NOW, use_live};
 use crate::pages::board::RISKS;
+use crate::pages::deployments::DeploymentField;
 use crate::pages::deployments::deployments;
 use crate::permissions::{OPERATOR, with_permission};
 

@@ -12,9 +12,8 @@ use engine::plan::Edit;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::icon::{Icon, icon};
-use super::notice::ProblemNotice;
-use crate::pages::edits;
+use super::server_functions;
+use crate::components::{Icon, ProblemNotice, icon};
 
 /// Changes within this time share one request.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -58,8 +57,7 @@ impl Preview {
 
     fn ask(self, question: PreviewRequest) {
         spawn_local(async move {
-            let answer =
-                edits::server_functions::preview_edits(question.0, question.2.clone()).await;
+            let answer = server_functions::preview_edits(question.0, question.2.clone()).await;
             // The response to an outdated question.
             if self.question.try_get_untracked().flatten().as_ref() != Some(&question) {
                 return;

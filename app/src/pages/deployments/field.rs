@@ -14,7 +14,7 @@ use engine::ids::MAX_NAME;
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use crate::pages::deployments;
+use super::deployments;
 
 /// The delay after the last keystroke before the server is queried.
 const REST: Duration = Duration::from_millis(120);
@@ -109,8 +109,7 @@ fn suggester(offered: RwSignal<Vec<DeploymentSummary>>) -> impl Fn(String) + Cop
                     filter: text.trim().to_owned(),
                     ..DeploymentsQuery::default()
                 };
-                if let Some(page) = deployments::deployments(query).await.ok().filter(|_| is_last())
-                {
+                if let Some(page) = deployments(query).await.ok().filter(|_| is_last()) {
                     offered.try_set(page.deployments);
                 }
             });

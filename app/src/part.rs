@@ -153,8 +153,8 @@ macro_rules! pieces {
 
             pub(crate) async fn shown($($argument: $kind),*) -> AnyView {
                 #[cfg(feature = "ssr")]
-                $crate::pages::part::preload_in_head(stringify!($name));
-                piece($($argument),*).await.unwrap_or_else(|_| $crate::pages::part::load_error())
+                $crate::part::preload_in_head(stringify!($name));
+                piece($($argument),*).await.unwrap_or_else(|_| $crate::part::load_error())
             }
         }
     )+};
