@@ -75,7 +75,7 @@ fn missing() -> Failure {
 }
 
 /// The details of a noderole, for the panel next to a board.
-pub(super) fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
+pub(crate) fn details(first: NoderoleView, edited: Callback<()>) -> impl IntoView {
     view! { <Details first edited/> }
 }
 

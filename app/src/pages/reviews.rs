@@ -177,12 +177,12 @@ impl ListPage for Changes {
 
     fn read(self, query: &ParamsMap) -> ListAddress<ReviewSort> {
         let word = |name: &str| query.get(name).unwrap_or_default();
-        let is_default = |name: &str, usual: &str| {
+        let default_param = |name: &str, usual: &str| {
             Some(word(name)).filter(|text| text != usual).unwrap_or_default()
         };
         let listed = ListAddress::read(self.path(), query, Self::CURSOR_PARAM)
-            .with_list(STATE, &usual(STATE, ReviewStateFilter::Open.as_str()))
-            .with_list(OWNER, &usual(OWNER, ReviewFilter::All.as_str()));
+            .with_list(STATE, &default_param(STATE, ReviewStateFilter::Open.as_str()))
+            .with_list(OWNER, &default_param(OWNER, ReviewFilter::All.as_str()));
         with_fields(listed, Self::FIELDS, word)
     }
 

@@ -1635,7 +1635,7 @@ impl Fake {
             ReviewStateFilter::Discarded => review.state == ReviewState::Discarded,
             ReviewStateFilter::Any => true,
         };
-        let titled = |review: &&ReviewSummary| review.title.contains(&query.text);
+        let titled = |review: &&ReviewSummary| review.title.contains(&query.filter);
         self.read(|world| {
             let reviews: Vec<ReviewSummary> =
                 world.reviews.iter().filter(fits).filter(titled).cloned().collect();
@@ -2089,7 +2089,7 @@ impl Fake {
         let fits = |look: &HealthCheckView| {
             before.is_none_or(|before| look.at.0 < before)
                 && query.reached.is_none_or(|reached| look.reached == reached)
-                && look.message.contains(&query.text)
+                && look.message.contains(&query.filter)
         };
         let mut looks = found.health_checks.into_iter().filter(fits);
         let page: Vec<HealthCheckView> = looks.by_ref().take(1).collect();

@@ -402,7 +402,7 @@ async fn worker_list_matches_its_address() {
     let asked = WorkersQuery {
         alive: Some(true),
         phase: Some(Phase::Confirmed),
-        name: "w".into(),
+        filter: "w".into(),
         sort: Order::ascending(WorkerSort::Name),
         limit: None,
         before: None,

@@ -1187,7 +1187,7 @@ fn browser_preview_equals_server_and_predicts_drop() {
     ]);
     world.commit(&[Edit::AddRole(edit::AddRole { deployment: WEB, role: name("rival") })]);
     let edits = numbered(&[bind(WEB, 2, "app")]);
-    let preview = engine::plan::drop_preview(
+    let preview = engine::plan::preview_drop(
         &world.skeleton(),
         &world.catalog,
         &edits,
@@ -1209,7 +1209,7 @@ fn browser_preview_equals_server_and_predicts_drop() {
     }
     skeleton.index(&catalog).unwrap();
     assert_eq!(
-        engine::plan::drop_preview(
+        engine::plan::preview_drop(
             &skeleton,
             &catalog,
             &edits,

@@ -50,7 +50,8 @@ use crate::components::{
 };
 use crate::failure::ServerResult;
 use crate::live::use_live;
-use crate::pages::{noderole, part};
+use crate::pages::noderole;
+use crate::part;
 use address::Address;
 use board_state::BoardState;
 pub(crate) use cluster_edits::RISKS;
@@ -227,7 +228,7 @@ fn parse_panel(asked: &ParamsMap) -> Option<NoderoleId> {
 }
 
 /// Whether an address opens the panel.
-pub(super) fn has_panel(address: &Url) -> bool {
+pub(crate) fn has_panel(address: &Url) -> bool {
     parse_panel(address.search_params()).is_some()
 }
 

@@ -15,7 +15,7 @@ use crate::components::action::{on_success, problem_of};
 use crate::components::{EquivalentCommands, Feed, FormValues, Icon, ProblemNotice, icon, rows};
 
 /// Threads and verdicts. `about` is the change for a new thread.
-pub(in crate::pages) fn discussion(
+pub(crate) fn discussion(
     review: Feed<ReviewView>,
     discussion: Feed<Discussion>,
     about: Memo<Option<Anchor>>,

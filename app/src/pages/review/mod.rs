@@ -2,13 +2,13 @@
 
 mod changes;
 mod checks;
-pub(super) mod discussion;
+pub(crate) mod discussion;
 mod effects;
 mod facts;
 mod files;
 mod gate;
 mod moved;
-pub(in crate::pages) mod noderole;
+pub(crate) mod noderole;
 mod planned;
 pub mod server_functions;
 mod viewed;
@@ -31,9 +31,8 @@ use leptos_router::location::Url;
 
 pub(super) use changes::{Changed, differs};
 pub(crate) use moved::reasons;
-pub(super) use planned::ReportResult;
+pub(crate) use planned::ReportResult;
 
-use super::part;
 use super::reviews::ReviewPill;
 use crate::addresses;
 use crate::clock::TimeText;
@@ -45,6 +44,7 @@ use crate::failure::{Failure, ServerResult};
 use crate::graph::Graph;
 use crate::graph::address::Address;
 use crate::live::{NOW, use_live};
+use crate::part;
 
 /// A review, by the number in the address.
 #[component]
@@ -207,12 +207,12 @@ fn loading_piece<V: IntoView + 'static>(body: impl Fn() -> V + Send + Sync + 'st
 }
 
 /// Whether an address opens the discussion.
-pub(super) fn has_discussion_tab(address: &Url) -> bool {
+pub(crate) fn has_discussion_tab(address: &Url) -> bool {
     Tab::of(address.search_params().get("tab")) == Tab::Discussion
 }
 
 /// Whether an address opens one of these tabs.
-pub(super) fn has_details_tab(address: &Url) -> bool {
+pub(crate) fn has_details_tab(address: &Url) -> bool {
     matches!(Tab::of(address.search_params().get("tab")), Tab::Effects | Tab::Waves | Tab::Checks)
 }
 
@@ -379,7 +379,7 @@ fn ChangeGraph(
 }
 
 /// The graph, once it is loaded.
-pub(super) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -> impl IntoView {
+pub(crate) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -> impl IntoView {
     let feed = Feed::new(first, move || {
         server_functions::review_graph(id, address.get_untracked().options)
     });
@@ -390,7 +390,7 @@ pub(super) fn graph_of(first: GraphView, id: ReviewId, address: Memo<Address>) -
 }
 
 /// Whether an address opens the graph.
-pub(super) fn has_graph_tab(address: &Url) -> bool {
+pub(crate) fn has_graph_tab(address: &Url) -> bool {
     Tab::of(address.search_params().get("tab")) == Tab::Graph
 }
 

@@ -52,7 +52,7 @@ pub(super) fn section(review: ReviewId, node: NodeId, key: NoderoleKey) -> AnyVi
 }
 
 /// The content of an opened section.
-pub(in crate::pages) fn opened(first: ReviewedNoderole) -> AnyView {
+pub(crate) fn opened(first: ReviewedNoderole) -> AnyView {
     let left_out = first.all - first.values.len();
     let ReviewedNoderole { values, scripts, more_scripts, .. } = first;
     let table = match values.is_empty() {

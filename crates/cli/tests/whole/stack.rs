@@ -1,6 +1,7 @@
-//! A small site on five SSH nodes, through the changes and failures of daily use: a store, a
-//! replica, two counters, and a balancer that reads the members of the counters. The site must
-//! answer after each change, through the members that it should have.
+//! A small site on five SSH nodes, through the changes and failures of daily use: a leader with two
+//! followers, two counters with a check, a balancer that reads the members of the counters, and a
+//! milestone above all. The barrier of the counters joins them. The site must answer after each
+//! change, through the members that it should have.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -17,28 +18,33 @@ use crate::installation::{Installation, Plan};
 /// Timeout for any condition on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// The roles with a process on their nodes.
+const SERVICES: [&str; 4] = ["leader", "follower", "counter", "balancer"];
+
 const BARCLAMP: &str = "
 barclamp: {name: stack, version: '1', description: A site for tests}
 jigs:
   - {name: script, class: script, description: Runs scripts}
+  - {name: noop, class: noop, description: Runs nothing}
 roles:
-  - name: store
+  - name: leader
     jig: script
     actions: [run, remove]
     timeout: 30s
-    template: {store: {port: 7101}}
-  - name: replica
+    template: {leader: {port: 7101}}
+  - name: follower
     jig: script
     actions: [run, remove]
     timeout: 30s
-    requires: [store]
-    template: {replica: {port: 7102}}
+    flags: [cluster]
+    requires: [leader]
+    template: {follower: {port: 7102}}
   - name: counter
     jig: script
     actions: [run, remove]
     timeout: 30s
     flags: [cluster]
-    requires: [store]
+    requires: [leader]
     check: {script: alive, interval: 5s, timeout: 5s, failures: 2}
     template: {counter: {port: 7103}}
   - name: balancer
@@ -47,13 +53,17 @@ roles:
     timeout: 30s
     requires: [counter]
     template: {balancer: {port: 7104}}
+  - name: site-ready
+    jig: noop
+    flags: [milestone]
+    requires: [balancer, follower]
 ";
 
 /// The run of every role: writes the program and its arguments, and starts it again. A service
 /// answers with its name and address, followed by the answer of one of its upstreams.
 const RUN: &str = r#"#!/usr/bin/perl
 use strict; use warnings; use JSON::PP;
-my %upstream = (replica => 'store', counter => 'store', balancer => 'counter');
+my %upstream = (follower => 'leader', counter => 'leader', balancer => 'counter');
 my $role = $ENV{GANTRY_ROLE};
 my $port = $ENV{"GANTRY_DATA_\U$role\E_PORT"};
 open my $file, '<', $ENV{GANTRY_SURROUNDINGS} or die $!;
@@ -65,9 +75,10 @@ for my $node (@{$around->{nodes}}) {
     }
 }
 mkdir 'etc'; mkdir 'run';
-open my $program, '>', 'serve' or die $!;
+open my $program, '>', "serve.$$" or die $!;
 print $program do { local $/; <DATA> };
 close $program;
+rename "serve.$$", 'serve' or die $!;
 if (open my $old, '<', "run/$role.pid") { kill 'KILL', <$old>; }
 my $address = $around->{node}{addresses}[0];
 system("setsid perl serve $role $address $port @upstreams </dev/null >>run/$role.log 2>&1 &");
@@ -127,15 +138,19 @@ print $socket "GET / HTTP/1.0\r\n\r\n";
 <$socket> =~ /^HTTP\/1.0 200/ or die "$address does not answer\n";
 "#;
 
+/// The nodes of the followers.
+const FOLLOWERS: [usize; 2] = [1, 4];
+
 struct Site {
     installation: Installation,
     testbed: Testbed,
+    leader_port: u16,
 }
 
 impl Site {
     async fn new() -> Self {
         let mut barclamps = vec![("stack.yml", BARCLAMP.to_owned())];
-        for role in ["store", "replica", "counter", "balancer"] {
+        for role in SERVICES {
             barclamps.push((
                 Box::leak(format!("scripts/{role}/10-run").into_boxed_str()),
                 RUN.to_owned(),
@@ -146,7 +161,7 @@ impl Site {
         barclamps.push(("scripts/counter/alive", ALIVE.to_owned()));
         let mut installation = Installation::of(Plan {
             barclamps,
-            roles: vec!["store", "replica", "counter", "balancer"],
+            roles: SERVICES.into_iter().chain(["site-ready"]).collect(),
             environment: vec![("GANTRY_ALLOW_LOOPBACK_NODES", "true".to_owned())],
             password: None,
         })
@@ -169,7 +184,7 @@ impl Site {
         let reported = "SELECT count(*) FROM server_address";
         let addresses = store::server_addresses::host_addresses().len() as i64;
         installation.counts(reported, addresses).await;
-        Self { installation, testbed }
+        Self { installation, testbed, leader_port: 7101 }
     }
 
     /// Applies a file, has it reviewed, commits it and waits until every step is applied. Returns
@@ -197,10 +212,10 @@ impl Site {
         self.testbed.nodes()[node - 1].address
     }
 
-    /// The site's answer.
-    fn answer(&self) -> Option<String> {
-        let site = SocketAddr::from((self.address(5), 7104));
-        let mut stream = TcpStream::connect_timeout(&site, Duration::from_secs(5)).ok()?;
+    /// The answer of a service.
+    fn answer(&self, node: usize, port: u16) -> Option<String> {
+        let service = SocketAddr::from((self.address(node), port));
+        let mut stream = TcpStream::connect_timeout(&service, Duration::from_secs(5)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").ok()?;
         let mut answer = String::new();
@@ -208,21 +223,36 @@ impl Site {
         Some(answer.strip_prefix("HTTP/1.0 200 OK\r\n\r\n")?.trim().to_owned())
     }
 
-    /// Waits until the site answers through exactly these nodes, each with this port.
+    /// Waits until the site answers through counters on exactly these nodes, each with this port.
+    /// Then the followers also answer with the leader's answer, and the milestone is reached.
     #[track_caller]
     fn answers_through(&self, nodes: &[usize], port: u16) {
+        self.counters_answer(nodes, port);
+        let leader = format!("leader@{}:{}", self.address(1), self.leader_port);
+        for node in FOLLOWERS {
+            let expected = format!("follower@{}:7102 {leader}", self.address(node));
+            assert_eq!(self.answer(node, 7102), Some(expected));
+        }
+        let milestone =
+            ["node", "noderoles", "n5.stack.example.com", "--role", "site-ready", "--json"];
+        let found = self.installation.gantry(&milestone).json();
+        assert_eq!(found["noderoles"][0]["state"], "active", "{found}");
+    }
+
+    #[track_caller]
+    fn counters_answer(&self, nodes: &[usize], port: u16) {
         let expected: BTreeSet<String> = nodes
             .iter()
             .map(|node| {
                 let (balancer, counter) = (self.address(5), self.address(*node));
-                let store = self.address(1);
-                format!("balancer@{balancer}:7104 counter@{counter}:{port} store@{store}:7101")
+                let leader = format!("leader@{}:{}", self.address(1), self.leader_port);
+                format!("balancer@{balancer}:7104 counter@{counter}:{port} {leader}")
             })
             .collect();
         let begun = Instant::now();
         loop {
             let answers: Vec<Option<String>> =
-                (0..2 * nodes.len() + 2).map(|_| self.answer()).collect();
+                (0..2 * nodes.len() + 2).map(|_| self.answer(5, 7104)).collect();
             let found: BTreeSet<String> = answers.iter().flatten().cloned().collect();
             if found == expected && answers.iter().all(Option::is_some) {
                 return;
@@ -254,13 +284,21 @@ impl Site {
         kill(pid, None).is_ok().then_some(pid)
     }
 
-    fn counters(nodes: &[usize], port: u16) -> String {
-        let list: Vec<String> = nodes.iter().map(|n| format!("n{n}.stack.example.com")).collect();
+    /// The site with counters on these nodes, each with this port.
+    fn document(&self, counters: &[usize], port: u16) -> String {
+        let list = |nodes: &[usize]| {
+            nodes.iter().map(|n| format!("n{n}.stack.example.com")).collect::<Vec<_>>().join(", ")
+        };
         format!(
-            "deployment: web\nprune: true\nbindings:\n  store: [n1.stack.example.com]\n  \
-             replica: [n4.stack.example.com]\n  counter: [{}]\n  balancer: [n5.stack.example.com]\n\
-             data:\n  counter: {{counter: {{port: {port}}}}}\n",
-            list.join(", ")
+            "deployment: web\nprune: true\nbindings:\n  leader: [{}]\n  follower: [{}]\n  \
+             counter: [{}]\n  balancer: [{}]\n  site-ready: [{}]\ndata:\n  \
+             leader: {{leader: {{port: {}}}}}\n  counter: {{counter: {{port: {port}}}}}\n",
+            list(&[1]),
+            list(&FOLLOWERS),
+            list(counters),
+            list(&[5]),
+            list(&[5]),
+            self.leader_port,
         )
     }
 }
@@ -268,7 +306,7 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         for node in 1..=5 {
-            for role in ["store", "replica", "counter", "balancer"] {
+            for role in SERVICES {
                 if let Some(pid) = self.process(node, role) {
                     let _ = kill(pid, Signal::SIGKILL);
                 }
@@ -280,19 +318,24 @@ impl Drop for Site {
 #[tokio::test(flavor = "multi_thread")]
 async fn site_answers_after_each_change_and_failure() {
     let mut site = Site::new().await;
-    let first = site.change(&Site::counters(&[2, 3], 7103));
+    let first = site.change(&site.document(&[2, 3], 7103));
     site.answers_through(&[2, 3], 7103);
 
     // A change of the counters reaches the balancer, which was not edited.
-    site.change(&Site::counters(&[2, 3], 7203));
+    site.change(&site.document(&[2, 3], 7203));
     site.answers_through(&[2, 3], 7203);
 
-    site.change(&Site::counters(&[2, 3, 4], 7203));
+    site.change(&site.document(&[2, 3, 4], 7203));
     site.answers_through(&[2, 3, 4], 7203);
 
-    site.change(&Site::counters(&[3, 4], 7203));
+    site.change(&site.document(&[3, 4], 7203));
     site.answers_through(&[3, 4], 7203);
     assert_eq!(site.process(2, "counter"), None, "`remove` stopped it");
+
+    // The followers and the counters read the port of the leader.
+    site.leader_port = 7201;
+    site.change(&site.document(&[3, 4], 7203));
+    site.answers_through(&[3, 4], 7203);
 
     let restored = site
         .installation
@@ -301,13 +344,14 @@ async fn site_answers_after_each_change_and_failure() {
     let proposal = restored["proposal"].to_string();
     let submitted = ["proposal", "submit", &proposal, "--title", "As before", "--json"];
     let review: Value = site.installation.gantry(&submitted).json();
+    site.leader_port = 7101;
     site.commit(&review["review"].to_string());
     site.answers_through(&[2, 3], 7103);
 
     // A service is killed. Its check notices, and the step runs again.
     let killed = site.process(3, "counter").unwrap();
     kill(killed, Signal::SIGKILL).unwrap();
-    site.answers_through(&[2], 7103);
+    site.counters_answer(&[2], 7103);
     let begun = Instant::now();
     while site.process(3, "counter").is_none_or(|pid| pid == killed) {
         assert!(begun.elapsed() < PATIENCE, "nothing started the service again");

@@ -104,7 +104,7 @@ impl Control {
             .collect::<Result<_, _>>()
             .map_err(missing)?;
         let hidden_characters = self
-            .kept
+            .cache
             .hidden_character_scans
             .scan_versions(self, &self.compute_for(actor), &page, &present.catalog)
             .await?;

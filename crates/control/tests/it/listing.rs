@@ -440,7 +440,7 @@ async fn open_proposals_are_sorted_and_filtered_by_scope() {
         .unwrap();
     let page = |text: &str, sort: &str| {
         let wanted = ProposalsQuery {
-            text: text.into(),
+            filter: text.into(),
             sort: sort.parse().unwrap(),
             ..ProposalsQuery::default()
         };

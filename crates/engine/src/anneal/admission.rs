@@ -341,7 +341,7 @@ pub enum Reason {
         by: Vec<StepId>,
     },
     /// The disruption budget is exhausted.
-    Budget {
+    DisruptionBudget {
         /// Name of the disruption budget.
         budget: String,
         /// Number of nodes that are down.
