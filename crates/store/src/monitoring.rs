@@ -33,6 +33,7 @@ pub struct WorkerLoad {
     pub runs: i64,
     /// Seconds since its last heartbeat.
     pub heartbeat_age: f64,
+    pub draining: bool,
 }
 
 /// The present end of the runs. [`ended_runs`] returns the runs that end later.
@@ -65,7 +66,8 @@ pub async fn worker_loads(connection: &mut PgConnection) -> Result<Vec<WorkerLoa
     let rows = sqlx::query_as(
         "SELECT w.name, w.capacity::bigint AS capacity, \
          (SELECT count(*) FROM run r WHERE r.worker_id = w.id AND r.ended_at IS NULL) AS runs, \
-         greatest(extract(epoch FROM now() - w.last_heartbeat_at), 0)::float8 AS heartbeat_age \
+         greatest(extract(epoch FROM now() - w.last_heartbeat_at), 0)::float8 AS heartbeat_age, \
+         w.drain_since IS NOT NULL AS draining \
          FROM worker w WHERE w.phase = 'confirmed' AND w.lease_until > now() - interval '10 minutes' \
          ORDER BY w.lease_until DESC, w.id LIMIT 200",
     )

@@ -93,14 +93,17 @@ impl RunMetrics {
 pub(crate) fn register_workers(to: &mut Registry, workers: &[WorkerLoad]) {
     let (runs, capacity) = (Family::<WorkerLabel, Gauge>::default(), Family::<_, Gauge>::default());
     let age = Family::<WorkerLabel, FloatGauge>::default();
+    let draining = Family::<WorkerLabel, Gauge>::default();
     for worker in workers {
         let label = WorkerLabel { worker: worker.name.clone() };
         runs.get_or_create(&label).set(worker.runs);
         capacity.get_or_create(&label).set(worker.capacity);
         age.get_or_create(&label).set(worker.heartbeat_age);
+        draining.get_or_create(&label).set(worker.draining.into());
     }
     to.register("worker_runs", "Leased runs of a worker", runs);
     to.register("worker_capacity", "Maximum number of runs of a worker at once", capacity);
+    to.register("worker_draining", "Whether a worker is draining", draining);
     let about = "Time since the last heartbeat of a worker";
     to.register_with_unit("worker_heartbeat_age", about, Unit::Seconds, age);
 }

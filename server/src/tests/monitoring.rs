@@ -50,8 +50,11 @@ async fn ended_runs_are_counted_once() {
         ] {
             assert!(text.text().contains(line), "{line} is not in\n{}", text.text());
         }
-        let worker = text.text().lines().find(|line| line.starts_with("gantry_worker_runs{"));
-        assert!(worker.is_some_and(|line| line.ends_with("} 1")), "{worker:?}");
+        for (metric, value) in [("gantry_worker_runs{", "} 1"), ("gantry_worker_draining{", "} 0")]
+        {
+            let worker = text.text().lines().find(|line| line.starts_with(metric));
+            assert!(worker.is_some_and(|line| line.ends_with(value)), "{worker:?}");
+        }
     }
 }
 
