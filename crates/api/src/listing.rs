@@ -461,9 +461,9 @@ mod tests {
                 );
             }
         }
-        let is_default = RunSort::DEFAULT;
-        assert_eq!(Cursor::after_row(usual, &[Key::from(12)]).as_str(), "12");
-        assert_eq!(Cursor::from("12".to_owned()).keys(usual).unwrap(), [Key::Number(12)]);
+        let default = RunSort::DEFAULT;
+        assert_eq!(Cursor::after_row(default, &[Key::from(12)]).as_str(), "12");
+        assert_eq!(Cursor::from("12".to_owned()).keys(default).unwrap(), [Key::Number(12)]);
     }
 
     #[test]
