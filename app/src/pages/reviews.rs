@@ -563,12 +563,12 @@ mod tests {
     fn equivalent_command_has_every_parameter() {
         let curl = |words: &[(&str, &str)]| Changes.api_call(&read(words)).curl();
         let reviews = curl(&[("state", "committed"), ("filter", "x"), ("sort", "title")]);
-        for word in ["state=committed", "text=x", "sort=title"] {
+        for word in ["state=committed", "filter=x", "sort=title"] {
             assert!(reviews.contains(word), "{word}: {reviews}");
         }
         let drafts =
             curl(&[("state", "drafts"), ("whose", "mine"), ("filter", "x"), ("sort", "-title")]);
-        for word in ["/proposals?", "mine=true", "drafts=true", "text=x", "sort=-deployment"] {
+        for word in ["/proposals?", "mine=true", "drafts=true", "filter=x", "sort=-deployment"] {
             assert!(drafts.contains(word), "{word}: {drafts}");
         }
     }

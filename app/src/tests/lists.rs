@@ -57,11 +57,11 @@ const LISTS: &[List] = &[
     },
     List {
         path: "/nodes/web-1.rack1.example.com/health-checks",
-        words: &[("reached", "true"), ("text", "refused")],
+        words: &[("reached", "true"), ("filter", "refused")],
         sort: "at",
         place: Some(("before", "7")),
         odd: Some("reached=maybe"),
-        same: &["/health-checks?", "reached=true", "text=refused", "sort=at"],
+        same: &["/health-checks?", "reached=true", "filter=refused", "sort=at"],
         heads: &["When", "Result", "Address and error", "Duration", "Worker"],
         many: "health checks",
     },
@@ -117,11 +117,11 @@ const LISTS: &[List] = &[
     },
     List {
         path: "/workers",
-        words: &[("name", "w"), ("alive", "true"), ("phase", "confirmed")],
+        words: &[("filter", "w"), ("alive", "true"), ("phase", "confirmed")],
         sort: "name",
         place: Some(("before", "-started~-7~-00000000-0000-0000-0000-000000000007")),
         odd: Some("phase=asleep"),
-        same: &["/workers?", "name=w", "alive=true", "phase=confirmed", "sort=name"],
+        same: &["/workers?", "filter=w", "alive=true", "phase=confirmed", "sort=name"],
         heads: &["Worker", "State", "Leased runs", "Jigs", "Last contact", "Started"],
         many: "workers",
     },
@@ -149,11 +149,11 @@ const LISTS: &[List] = &[
     },
     List {
         path: "/reviews",
-        words: &[("state", "any"), ("deployment", "web"), ("text", "nodes")],
+        words: &[("state", "any"), ("deployment", "web"), ("filter", "nodes")],
         sort: "title",
         place: Some(("before", "7")),
         odd: Some("whose=yours"),
-        same: &["/reviews?", "state=any", "deployment=web", "text=nodes", "sort=title"],
+        same: &["/reviews?", "state=any", "deployment=web", "filter=nodes", "sort=title"],
         heads: &["Change", "State", "Approvals", "By", "Submitted"],
         many: "reviews",
     },
@@ -408,7 +408,7 @@ async fn drafts_sort_and_filter_like_reviews() {
         .find(|text| text.starts_with("proposals "))
         .expect("proposals were asked for");
     assert!(
-        asked.contains("\"text\":\"web\"") && asked.contains("\"sort\":\"deployment\""),
+        asked.contains("\"filter\":\"web\"") && asked.contains("\"sort\":\"deployment\""),
         "{asked}"
     );
 }

@@ -365,7 +365,7 @@ async fn catalog_shows_dropped_parts_of_versions() {
         "Import a barclamp",
         "action=\"/call/import\"",
     ]);
-    let posted = post(&fake, "/call/import", "path=demo.yml&filter=x").await;
+    let posted = post(&fake, "/call/import", "path=demo.yml&text=x").await;
     assert_eq!(posted.status, 302);
     assert_eq!(fake.0.lock().expect("no test died here").calls, ["import demo.yml"]);
     get(&Fake::new(|world| world.catalog.clear()), "/catalog")

@@ -21,7 +21,7 @@ async fn values_link_to_their_sources() {
         "set by ada",
         "blueprint 120",
         "href=\"/runs/1001\"",
-        "name=\"find\"",
+        "name=\"filter\"",
         "value=\"app\"",
         "?filter=app&amp;after=%2Fapp%2Fpid",
         "?own=true&amp;filter=app",
@@ -33,7 +33,7 @@ async fn values_link_to_their_sources() {
     assert!(fake.0.lock().expect("no test died here").calls.contains(&asked));
     let nothing = get(&fake, "/noderoles/none/data").await;
     assert_eq!((nothing.status, nothing.body.matches("<h1").count()), (404, 1));
-    nothing.assert_lacks(&["name=\"find\""]);
+    nothing.assert_lacks(&["name=\"filter\""]);
 }
 
 #[tokio::test]
@@ -43,7 +43,7 @@ async fn form_survives_errors_and_commands_match_query() {
     assert_eq!((odd.status, odd.body.matches("<h1").count()), (400, 1));
     odd.assert_contains(&[
         "Use one of: true, false.",
-        "name=\"find\"",
+        "name=\"filter\"",
         "value=\"app\"",
         "All values",
     ]);
@@ -52,7 +52,7 @@ async fn form_survives_errors_and_commands_match_query() {
     });
     let away = get(&away, "/runs/1004/data?filter=app").await;
     assert_eq!(away.status, 503);
-    away.assert_contains(&["name=\"find\"", "value=\"app\"", "The database does not answer."]);
+    away.assert_contains(&["name=\"filter\"", "value=\"app\"", "The database does not answer."]);
     let id = NODEROLE.split('/').nth(2).expect("an id");
     let own = get(&fake, &format!("{NODEROLE}?own=true&filter=app")).await;
     own.assert_contains(&[

@@ -210,7 +210,7 @@ async fn search_hits_are_paged() {
     write(&server, run, 10).await;
     let (mut after, mut lines) = (String::new(), Vec::new());
     loop {
-        let found = search(&server, run, &cookie, &format!("text=line&after={after}")).await;
+        let found = search(&server, run, &cookie, &format!("q=line&after={after}")).await;
         assert!(found.hits.len() <= control::runs::logs::HITS);
         lines.extend(found.hits.iter().map(|hit| hit.line));
         after = found.next;
@@ -220,12 +220,12 @@ async fn search_hits_are_paged() {
     }
     assert_eq!(lines, (1..=10 * LINES).collect::<Vec<_>>());
     for wrong in [
-        "text=",
-        "text=a%0Ab",
-        "text=a&after=7",
-        "text=a&after=x.y",
+        "q=",
+        "q=a%0Ab",
+        "q=a&after=7",
+        "q=a&after=x.y",
         "after=0.0",
-        "text=a&regex=true",
+        "q=a&regex=true",
     ] {
         let answer =
             server.send_get(&format!("/api/v1/runs/{run}/log/search?{wrong}"), &cookie).await;
