@@ -167,7 +167,7 @@ test('values show their sources, also without JavaScript', { timeout: 90_000 }, 
   await plain.getByLabel('Path, value or source contains').fill('nothing has this');
   await plain.getByRole('button', { name: 'Filter' }).click();
   await plain.getByText(/No matching values|No data/).waitFor();
-  assert.match(plain.url(), /find=nothing/);
+  assert.match(plain.url(), /filter=nothing/);
   await plain.context().close();
   await visit(page, `/noderoles/${noderole}/data`);
   const told = (path) => page.getByRole('row').filter({ has: page.getByText(path, { exact: true }) });
