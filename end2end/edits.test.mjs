@@ -230,6 +230,20 @@ test('removal of a node or deployment requires its name', { timeout: 90_000 }, a
   assertQuiet(page);
 });
 
+test('a deployment moves below another parent', { timeout: 90_000 }, async () => {
+  await more(page, 'Move deployment');
+  const move = dialog('Move deployment web');
+  const to = move.getByLabel('New parent');
+  await to.fill('web');
+  await move.getByText(/^Deployment web cannot move below web, because web is part of it/).waitFor();
+  assert.ok(await put(move).isDisabled());
+  await to.fill('edge');
+  await move.getByText(/^Deployment web moves from system to edge/).waitFor();
+  await assertAccessible(page);
+  await putAndUndo(move, /^Deployment web moves from system to edge/, 'move deployment web below edge');
+  assertQuiet(page);
+});
+
 test('a node moves into a new child deployment', { timeout: 90_000 }, async () => {
   await more(page, 'Create child deployment');
   const child = dialog('Create child deployment');

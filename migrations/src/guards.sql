@@ -138,7 +138,7 @@ END $$;
 -- The deployments that a review writes. It applies the planner's rule to the documents themselves:
 -- - deployments whose documents change
 -- - deployments of nodes whose connection or hints change
--- - parents of deployments that are created or removed
+-- - parents of deployments that are created or removed; both parents of those that move
 -- - the deployment that a node enters, and the one that it leaves unless it moves to a descendant
 -- - deployments in which a noderole is bound, unbound or changed
 CREATE OR REPLACE FUNCTION written_by(review bigint) RETURNS TABLE (deployment_id uuid)
@@ -175,8 +175,8 @@ SET enable_seqscan = off SET jit = off AS $$
     UNION SELECT (is_now ->> 'deployment')::uuid FROM doc
           WHERE kind = 'node' AND was IS NOT NULL AND is_now IS NOT NULL
             AND (was -> 'connection', was -> 'hints') IS DISTINCT FROM (is_now -> 'connection', is_now -> 'hints')
-    UNION SELECT (coalesce(is_now, was) ->> 'parent')::uuid FROM doc
-          WHERE kind = 'deployment' AND (old_hash IS NULL) <> (new_hash IS NULL)
+    UNION SELECT (side.doc ->> 'parent')::uuid FROM doc CROSS JOIN LATERAL (VALUES (was), (is_now)) side (doc)
+          WHERE kind = 'deployment' AND was ->> 'parent' IS DISTINCT FROM is_now ->> 'parent'
     UNION SELECT goal FROM moved
     UNION SELECT origin FROM moved m WHERE NOT EXISTS (SELECT FROM above a WHERE a.id = m.origin AND a.goal = m.goal)
     UNION SELECT was_in FROM noderole_change
@@ -248,7 +248,11 @@ SET enable_seqscan = off SET jit = off AS $$
       AND was -> 'connection' IS DISTINCT FROM is_now -> 'connection')
   UNION ALL
   SELECT 'move' WHERE EXISTS (
-    SELECT FROM moved m WHERE NOT EXISTS (SELECT FROM above a WHERE a.id = m.origin AND a.goal = m.goal))
+      SELECT FROM moved m WHERE NOT EXISTS (SELECT FROM above a WHERE a.id = m.origin AND a.goal = m.goal))
+    -- Permissions and signature rules follow from the ancestors of a deployment, so every move counts.
+    OR EXISTS (
+      SELECT FROM doc WHERE kind = 'deployment' AND was IS NOT NULL AND is_now IS NOT NULL
+        AND was ->> 'parent' IS DISTINCT FROM is_now ->> 'parent')
   UNION ALL
   SELECT 'rerun' WHERE EXISTS (
       SELECT FROM carried c WHERE c.was IS NOT NULL AND c.is_now IS NOT NULL
@@ -1201,6 +1205,17 @@ END $$;
 CREATE TRIGGER guard_move AFTER UPDATE OF deployment_id ON node FOR EACH ROW
   WHEN (OLD.doc IS NOT NULL AND NEW.deployment_id <> OLD.deployment_id) EXECUTE FUNCTION guard_move();
 
+CREATE OR REPLACE FUNCTION guard_deployment_move() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF NOT public.names_risk('move') THEN
+    RAISE EXCEPTION 'Deployment % gets another parent, but the review does not list that risk', NEW.name
+      USING ERRCODE = 'GY009';
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE TRIGGER guard_move AFTER UPDATE OF parent ON deployment FOR EACH ROW
+  WHEN (NEW.parent IS DISTINCT FROM OLD.parent) EXECUTE FUNCTION guard_deployment_move();
+
 -- Switching a jig off is a risk too. Only the document of *system* contains it.
 CREATE OR REPLACE FUNCTION guard_halt() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
@@ -1222,15 +1237,21 @@ CREATE TRIGGER guard_halt AFTER UPDATE OF doc ON deployment FOR EACH ROW
 
 -- The depth limit of the tree, equal to the planner's plan::MAX_LEVELS, *system* included.
 CREATE OR REPLACE FUNCTION guard_levels() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
-DECLARE above int;
+DECLARE lowest int;
 BEGIN
+  -- A cycle of parents ends at the limit too.
   WITH RECURSIVE up (id, n) AS (
     SELECT NEW.parent, 1
     UNION ALL
     SELECT d.parent, up.n + 1 FROM up JOIN deployment d ON d.id = up.id WHERE d.parent IS NOT NULL AND up.n < 16
-  ) SELECT max(n) INTO above FROM up;
-  IF above >= 16 THEN
-    RAISE EXCEPTION 'Deployment % would be at level 17 of the tree, and the limit is 16', NEW.name
+  ), down (id, n) AS (
+    SELECT NEW.id, (SELECT max(up.n) + 1 FROM up)
+    UNION ALL
+    SELECT d.id, down.n + 1 FROM down JOIN deployment d ON d.parent = down.id
+    WHERE d.removed_in IS NULL AND down.n < 17
+  ) SELECT max(n) INTO lowest FROM down;
+  IF lowest > 16 THEN
+    RAISE EXCEPTION 'Below deployment %, the tree would have 17 levels, and the limit is 16', NEW.name
       USING ERRCODE = 'GY021', HINT = 'Choose a parent that is higher in the tree.';
   END IF;
   RETURN NULL;
@@ -1238,8 +1259,10 @@ END $$;
 CREATE TRIGGER guard_levels AFTER INSERT ON deployment FOR EACH ROW
   WHEN (NEW.parent IS NOT NULL) EXECUTE FUNCTION guard_levels();
 -- A commit writes the parent with every new document, so only a different parent is checked. A tree
--- older than this limit may be deeper, and its deployments stay editable and removable.
-CREATE TRIGGER guard_levels_moved AFTER UPDATE OF parent ON deployment FOR EACH ROW
+-- older than this limit may be deeper, and its deployments stay editable and removable. A commit can
+-- move several deployments, so only their final places are checked.
+CREATE CONSTRAINT TRIGGER guard_levels_moved AFTER UPDATE OF parent ON deployment
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
   WHEN (NEW.parent IS NOT NULL AND NEW.parent IS DISTINCT FROM OLD.parent) EXECUTE FUNCTION guard_levels();
 
 -- Bare node records need no commit: no document, not a phantom, in the system deployment.

@@ -625,6 +625,106 @@ async fn move_without_its_risk_is_refused() {
     go(&named, review, world.storage).await.unwrap();
 }
 
+/// A move of a deployment as a submitted review, with these risks and other deployments in the base.
+async fn deployment_moved(
+    world: &World,
+    deployment: (Uuid, &str),
+    parent: Uuid,
+    beside: &[Uuid],
+    risk: &[&str],
+) -> (NewReview, i64) {
+    let (id, name) = deployment;
+    let phantom: Uuid = sqlx::query_scalar("SELECT phantom FROM deployment WHERE id = $1")
+        .bind(id)
+        .fetch_one(world.db.app())
+        .await
+        .unwrap();
+    let mut planned = world.plan(world.web, world.ada).await;
+    let old = world.root().await.deployments.remove(&id);
+    let new = world.put("deployment", deployment_doc(id, name, Some(parent), phantom, "")).await;
+    planned.documents = vec![("deployment", id, old, Some(new))];
+    for deployment in beside {
+        planned.base.push((*deployment, world.head_no(*deployment).await));
+    }
+    planned.root = world.root_with(&planned).await;
+    planned.risk = risk.iter().map(|risk| (*risk).to_owned()).collect();
+    let review = world.submit(&planned).await.unwrap();
+    (planned, review)
+}
+
+#[tokio::test]
+async fn deployment_move_without_its_risk_is_refused() {
+    let world = World::new().await;
+    let storage = (world.storage, "storage");
+    // The new parent is below the old one, so nothing is left. The move still needs its risk.
+    let down = async |risk: &[&str]| {
+        let (planned, review) =
+            deployment_moved(&world, storage, world.web, &[world.storage], risk).await;
+        world.verdict(review, world.bo, "approve").await.unwrap();
+        (planned, review)
+    };
+    let (hidden, review) = down(&["removal", "rerun"]).await;
+    assert_refused("hidden", world.commit(&hidden, review).await, Refusal::IncompleteReview);
+    discard(&world, &hidden).await;
+
+    // Rows only: without the risk, and with the risk but without the document.
+    let moves = "UPDATE deployment SET parent = (SELECT id FROM deployment WHERE name = 'web') WHERE name = 'storage'";
+    assert_refused("no commit", world.app(moves).await, Refusal::IntentOutsideCommit);
+    let (other, review) = approved(&world).await;
+    refused_within(&world, &other, review, &[moves]).await;
+    discard(&world, &other).await;
+    let stays = json!({"app": {"deployment": world.web, "data": {}}});
+    let n1 = (world.n1, "n1.x.example", world.web);
+    let (other, review) = changed(&world, n1, stays, &[], &["move", "rerun"]).await;
+    let mut tx = world.db.app().begin().await.unwrap();
+    world.insert_blueprint(&mut tx, review, &world.root_with(&other).await).await.unwrap();
+    assert_refused("no document", tx.execute(moves).await, Refusal::UnlistedRows);
+    drop(tx);
+    discard(&world, &other).await;
+
+    let (named, review) = down(&["move"]).await;
+    world.commit(&named, review).await.unwrap();
+    let sql = "SELECT parent = $1 FROM deployment WHERE name = 'storage'";
+    let is_below: bool =
+        sqlx::query_scalar(sql).bind(world.web).fetch_one(world.db.app()).await.unwrap();
+    assert!(is_below);
+    // The old parent has another child now, so a review that is based on it is void.
+    assert_eq!(world.head_no(world.system).await, world.head().await);
+}
+
+#[tokio::test]
+async fn deployment_move_needs_approval_in_both_places() {
+    let world = World::new().await;
+    let shop = ChildDeployment::made(&world).await;
+    world.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'cy'").await.unwrap();
+    let grant = async |deployment: Uuid| {
+        let sql =
+            format!("INSERT INTO scoped_grant VALUES ('{}', 'reviewer', '{deployment}')", world.cy);
+        world.owner(&sql).await.unwrap();
+    };
+    grant(world.storage).await;
+    let shop = (shop.id, "shop");
+    let (unlisted, review) =
+        deployment_moved(&world, shop, world.storage, &[shop.0], &["move"]).await;
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    assert_refused("base", world.commit(&unlisted, review).await, Refusal::IncompleteReview);
+    discard(&world, &unlisted).await;
+
+    let beside = [shop.0, world.storage];
+    let (planned, review) = deployment_moved(&world, shop, world.storage, &beside, &["move"]).await;
+    let approve = async || world.verdict(review, world.cy, "approve").await;
+    assert_refused("new place only", approve().await, Refusal::NotAReviewer);
+    grant(shop.0).await;
+    assert_refused("not the old place", approve().await, Refusal::NotAReviewer);
+    grant(world.web).await;
+    approve().await.unwrap();
+    let revoke = format!("DELETE FROM scoped_grant WHERE deployment_id = '{}'", world.storage);
+    world.owner(&revoke).await.unwrap();
+    assert_refused("old place only", world.commit(&planned, review).await, Refusal::NotApproved);
+    grant(world.storage).await;
+    world.commit(&planned, review).await.unwrap();
+}
+
 #[tokio::test]
 async fn node_scoped_proposal_changes_only_its_node() {
     let world = World::new().await;

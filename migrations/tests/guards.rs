@@ -504,6 +504,59 @@ async fn older_deployment_beyond_depth_limit_is_editable() {
         .execute(&mut *tx)
         .await
         .unwrap();
+    let settle = "SET CONSTRAINTS guard_levels_moved IMMEDIATE";
+    sqlx::query(settle).execute(&mut *tx).await.unwrap();
     let moved = sqlx::query(write).bind(lowest).bind(above).bind("renamed").execute(&mut *tx).await;
     assert_refused("moved down", moved, Refusal::TooLow);
+}
+
+#[tokio::test]
+async fn moved_deployment_fits_with_its_descendants() {
+    let world = World::new().await;
+    let mut tx = world.db.owner().begin().await.unwrap();
+    for guard in ["guard_document", "guard_intent", "guard_move"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("ALTER TABLE deployment DISABLE TRIGGER {guard}")))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+    }
+    let insert = "INSERT INTO deployment (id, parent, name, phantom, doc, head_no)
+                  SELECT $1, $2, $3, gen_random_uuid(), doc, head_no FROM deployment WHERE system";
+    let mut below_web = vec![world.web];
+    for level in 3..=15 {
+        let id = Uuid::new_v4();
+        let parent = *below_web.last().unwrap();
+        let made = sqlx::query(insert).bind(id).bind(parent).bind(format!("level-{level}"));
+        made.execute(&mut *tx).await.unwrap();
+        below_web.push(id);
+    }
+    let child = Uuid::new_v4();
+    let made = sqlx::query(insert).bind(child).bind(world.storage).bind("child");
+    made.execute(&mut *tx).await.unwrap();
+    let settle = "SET CONSTRAINTS guard_levels_moved IMMEDIATE";
+    sqlx::query(settle).execute(&mut *tx).await.unwrap();
+    let place = "UPDATE deployment SET parent = $2 WHERE id = $1";
+    let moved = |deployment: Uuid, parent: Uuid| sqlx::query(place).bind(deployment).bind(parent);
+    // Levels 14 to 16: storage is at level 15, its child at level 16.
+    moved(world.storage, below_web[12]).execute(&mut *tx).await.unwrap();
+    let lower = moved(world.storage, below_web[13]).execute(&mut *tx).await;
+    assert_refused("its child", lower, Refusal::TooLow);
+}
+
+#[tokio::test]
+async fn cycle_of_parents_is_refused() {
+    let world = World::new().await;
+    let mut tx = world.db.owner().begin().await.unwrap();
+    for guard in ["guard_intent", "guard_move"] {
+        sqlx::query(sqlx::AssertSqlSafe(format!("ALTER TABLE deployment DISABLE TRIGGER {guard}")))
+            .execute(&mut *tx)
+            .await
+            .unwrap();
+    }
+    let place = "UPDATE deployment SET parent = $2 WHERE id = $1";
+    for (deployment, parent) in [(world.web, world.storage), (world.storage, world.web)] {
+        sqlx::query(place).bind(deployment).bind(parent).execute(&mut *tx).await.unwrap();
+    }
+    let settle = "SET CONSTRAINTS guard_levels_moved IMMEDIATE";
+    assert_refused("a cycle", sqlx::query(settle).execute(&mut *tx).await, Refusal::TooLow);
 }

@@ -18,7 +18,7 @@ async fn required_approvals_are_shown_as_text() {
         "When a destructive step runs",
         "When an applied step runs again",
         "When a noderole is removed",
-        "When a node moves to a deployment that is not above or below",
+        "When a deployment moves, or a node moves to one that is not above or below",
         "When a jig is switched off",
         "same as every change",
         "by bo",

@@ -1419,6 +1419,23 @@ async fn deployments_change_by_name() {
     let export = || installation.gantry(&["export", "shop"]).ok();
     commit(&["deployment", "create", "shop", "--parent", "web"], "web");
     assert!(export().contains("parent: web\n"), "{}", export());
+    commit(&["deployment", "move", "shop", "--to", "edge"], "shop");
+    assert!(export().contains("parent: edge\n"), "{}", export());
+    let nowhere = ["deployment", "move", "shop", "--to", "edg"];
+    installation.gantry(&nowhere).no(4, "did you mean edge?");
+    let file = installation.file("shop.yaml", "deployment: shop\nparent: web\n");
+    let diff = installation.gantry(&["diff", "-f", &file]);
+    assert_eq!((diff.code, diff.out.as_str()), (1, "shop\n  * parent: web\n"));
+    let made = installation
+        .gantry(&["apply", "-f", &file, "--submit", "--title", "Back", "--json"])
+        .json();
+    assert_eq!(installation.gantry(&["diff", "-f", &file]).ok(), "", "the proposal moves it");
+    installation.committed(&made[0]["review"].to_string(), &["--name", "shop"]);
+    assert!(export().contains("parent: web\n"), "{}", export());
+    let file = installation.file("shop.yaml", "deployment: shop\nparent: nowhere\n");
+    installation.gantry(&["apply", "-f", &file]).no(4, "shop.yaml:2:9");
+    let file = installation.file("system.yaml", "deployment: system\nparent: web\n");
+    installation.gantry(&["apply", "-f", &file]).no(2, "is the root and can't have a parent");
     commit(&["node", "move", "n1", "n2", "--to", "shop"], "shop");
     assert!(
         export().contains("members: [n1.house.example.com, n2.house.example.com]\n"),

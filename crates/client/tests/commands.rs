@@ -36,6 +36,7 @@ const COMMANDS: [(&str, &[&str]); 108] = [
             "unbind",
             "apply",
             "deployment create",
+            "deployment move",
             "deployment remove",
             "deployment add-role",
             "deployment remove-role",

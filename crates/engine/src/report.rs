@@ -438,6 +438,14 @@ impl ReportInput<'_> {
             let line = Line::new(format!("Deployment {} is removed", gone.name), "it is empty");
             report.will_do.push(line.about([Subject::Deployment(gone.id)]).by([gone.why.edit()]));
         }
+        for moved in &self.effects.moved_deployments {
+            let [deployment, from, to] =
+                [moved.deployment, moved.from, moved.to].map(|id| self.deployment(id));
+            let what = format!("Deployment {deployment} moves from {from} to {to}");
+            let line = Line::new(what, cause(&moved.why));
+            let about = [Subject::Deployment(moved.deployment)];
+            report.will_do.push(line.about(about).by([moved.why.edit()]));
+        }
         for moved in &self.effects.moved {
             let (from, to) = (self.deployment(moved.from), self.deployment(moved.to));
             let what = format!("Node {} moves from {from} to {to}", self.node(moved.node));

@@ -554,7 +554,7 @@ fn deployment_depth_limit_is_exact() {
     let [refused] = effects.refused.as_slice() else { panic!("{:?}", effects.refused) };
     assert_eq!(refused.code, "tree_too_deep");
     assert!(
-        refused.reason.starts_with("Deployment level-17 cannot be created below level-16"),
+        refused.reason.starts_with("Deployment level-17 cannot be below level-16"),
         "{refused:?}"
     );
 }
@@ -1789,4 +1789,205 @@ fn role_name_exchange_works_in_any_order() {
         code == "role_twice" && reason.starts_with("Barclamps d and e both have a role newer"),
         "{reason}"
     );
+}
+
+fn move_below(deployment: DeploymentId, parent: DeploymentId) -> Edit {
+    Edit::MoveDeployment(edit::MoveDeployment { deployment, parent })
+}
+
+/// Binds roles in the child of web: node 1 has dns of web, node 2 has dns of edge, node 3 has app of
+/// the child.
+fn app_below_web() -> (World, DeploymentId) {
+    let mut world = World::of(vec![role("dns", &[]), role("app", &["dns"])]);
+    let (below, create) = below_web();
+    let dns = [bind(WEB, 1, "dns"), bind(EDGE, 2, "dns")];
+    world.commit(&[vec![create], dns.to_vec(), vec![bind(below, 3, "app")]].concat());
+    (world, below)
+}
+
+#[test]
+fn invalid_new_parent_is_refused() {
+    let mut world = World::of(vec![role("app", &[])]);
+    let (below, create) = below_web();
+    world.commit(&[create]);
+    let code = |deployment, parent| refusal(&world, move_below(deployment, parent)).0;
+    assert_eq!(code(SYSTEM, WEB), "root_deployment");
+    assert_eq!(code(WEB, SYSTEM), "already_there");
+    assert_eq!([code(WEB, WEB), code(WEB, below)], ["below_itself"; 2]);
+    let missing = DeploymentId(Uuid::from_u128(404));
+    assert_eq!([code(missing, WEB), code(WEB, missing)], ["unknown_deployment"; 2]);
+}
+
+#[test]
+fn moved_deployment_and_descendants_fit_depth_limit() {
+    let mut world = World::of(Vec::new());
+    let id = |n: usize| DeploymentId(Uuid::from_u128(1_000 + n as u128));
+    let create = |n: usize| {
+        Edit::CreateDeployment(edit::CreateDeployment {
+            id: id(n),
+            phantom: NodeId(Uuid::from_u128(2_000 + n as u128)),
+            name: DeploymentName::parse(&format!("level-{n}")).unwrap(),
+            parent: if n == 2 { SYSTEM } else { id(n - 1) },
+        })
+    };
+    let (below, child) = below_web();
+    world.commit(&(2..=MAX_LEVELS).map(create).chain([child]).collect::<Vec<_>>());
+    // Web has a child, so its own level is at most the last but one.
+    assert_eq!(world.effects(&[move_below(WEB, id(MAX_LEVELS - 2))]).refused, []);
+    assert_eq!(refusal(&world, move_below(WEB, id(MAX_LEVELS - 1))).0, "tree_too_deep");
+    assert_eq!(world.effects(&[move_below(below, id(MAX_LEVELS - 1))]).refused, []);
+}
+
+#[test]
+fn noderole_of_lost_ancestor_refuses_move() {
+    let mut world = World::of(vec![role("app", &[]), role("other", &[])]);
+    let (below, create) = below_web();
+    let down = Edit::MoveNode(edit::MoveNode { node: node(1), deployment: below });
+    world.commit(&[create, bind(below, 1, "app"), down, bind(WEB, 1, "other")][..2]);
+    world.commit(&[bind(WEB, 1, "other")]);
+    let (code, reason) = refusal(&world, move_below(below, EDGE));
+    assert_eq!(code, "would_leave_behind");
+    assert!(
+        reason
+            .starts_with("Node n1 has other of deployment web, so deployment below can only move"),
+        "{reason}"
+    );
+    // With web above it, nothing is lost.
+    assert_eq!(world.effects(&[move_below(WEB, EDGE)]).refused, []);
+    let unbind = Edit::Unbind(edit::Unbind {
+        node: node(1),
+        noderole: NoderoleKey::first(name("other")),
+        with_dependents: false,
+    });
+    assert_eq!(world.effects(&[unbind, move_below(below, EDGE)]).refused, []);
+}
+
+#[test]
+fn noderoles_wait_for_parents_above_new_place() {
+    let (mut world, below) = app_below_web();
+    let parents = |world: &World| {
+        let app = &world.blueprint.nodes[&node(3)].doc.noderoles[&NoderoleKey::first(name("app"))];
+        app.parents.iter().map(|edge| edge.parent).collect::<Vec<_>>()
+    };
+    let dns = |n| NoderoleKey::first(name("dns")).id(node(n));
+    assert_eq!(parents(&world), [dns(1)]);
+
+    let (code, reason) = refusal(&world, move_below(below, SYSTEM));
+    assert_eq!(code, "not_bound_above");
+    assert_eq!(
+        reason,
+        "Deployment below cannot move below system: app on n3 requires dns, which is bound neither \
+         in below nor in system or above it. First bind dns in one of these deployments"
+    );
+    let effects = world.effects(&[bind(SYSTEM, 4, "dns"), move_below(below, SYSTEM)]);
+    assert_eq!((effects.refused, effects.bound.len()), (vec![], 1));
+
+    let effects = world.commit(&[move_below(below, EDGE)]);
+    assert_eq!((effects.bound, effects.rewired.len()), (vec![], 1));
+    assert_eq!(parents(&world), [dns(2)]);
+    assert_eq!(world.blueprint.deployments[&below].doc.parent, Some(EDGE));
+    assert_eq!(world.effects(&[]), Effects::default());
+}
+
+#[test]
+fn parent_that_stays_above_is_kept() {
+    let (mut world, below) = app_below_web();
+    // Edge moves below web, so both dns are above.
+    let effects = world.commit(&[move_below(EDGE, WEB), move_below(below, EDGE)]);
+    assert_eq!((effects.rewired, effects.moved_deployments.len()), (vec![], 2));
+}
+
+#[test]
+fn move_there_and_back_has_no_effects() {
+    let (world, below) = app_below_web();
+    let effects = world.effects(&[move_below(below, EDGE), move_below(below, WEB)]);
+    assert_eq!(effects, Effects::default());
+}
+
+#[test]
+fn moved_new_deployments_are_listed_parents_first() {
+    let world = World::of(Vec::new());
+    let (below, create) = below_web();
+    let new = |n: u128, label: &str, parent| {
+        Edit::CreateDeployment(edit::CreateDeployment {
+            id: DeploymentId(Uuid::from_u128(n)),
+            phantom: NodeId(Uuid::from_u128(n + 1)),
+            name: DeploymentName::parse(label).unwrap(),
+            parent,
+        })
+    };
+    let other = DeploymentId(Uuid::from_u128(0xa0));
+    let edits =
+        [create, new(0xb0, "child", below), new(0xa0, "other", SYSTEM), move_below(below, other)];
+    let effects = world.effects(&edits);
+    let names: Vec<&str> = effects.deployments.iter().map(|new| new.name.as_str()).collect();
+    assert_eq!((names, effects.refused), (vec!["other", "below", "child"], vec![]));
+    assert_eq!((effects.deployments[1].parent, effects.moved_deployments), (other, vec![]));
+}
+
+#[test]
+fn moved_deployment_adopts_inherited_versions() {
+    let mut world = World::of(Vec::new());
+    let first = barclamp(&mut world, "tool", "1", &["app"]);
+    let second = barclamp(&mut world, "tool", "2", &["app"]);
+    let (below, create) = below_web();
+    world.commit(&[create, use_in(WEB, &first), bind(below, 1, "app")]);
+    let (code, reason) = refusal(&world, move_below(below, EDGE));
+    assert_eq!(code, "out_of_use");
+    assert!(reason.contains("No deployment above below uses barclamp tool"), "{reason}");
+
+    let before = world.blueprint.clone();
+    let effects = world.commit(&[use_in(EDGE, &second), move_below(below, EDGE)]);
+    let repinned: Vec<_> = effects.repinned.iter().map(|r| (r.deployment, r.node)).collect();
+    assert_eq!(repinned, [(below, None), (below, Some(node(1)))]);
+    let documents = changes(&before.root(), &world.blueprint.root());
+    let work = project(&before, &world.blueprint, &documents, &world.catalog).unwrap();
+    assert!(matches!(work.steps.as_slice(), [step] if matches!(step.change, StepChange::Rerun(_))));
+    // With a version of its own, nothing changes.
+    let effects = world.commit(&[use_in(below, &second), move_below(below, WEB)]);
+    assert_eq!(effects.repinned, []);
+}
+
+#[test]
+fn move_cannot_make_role_name_ambiguous() {
+    let mut world = World::of(Vec::new());
+    let first = barclamp(&mut world, "first", "1", &["app"]);
+    let second = barclamp(&mut world, "second", "1", &["app"]);
+    let (below, create) = below_web();
+    world.commit(&[create, use_in(below, &first), use_in(EDGE, &second)]);
+    let (code, reason) = refusal(&world, move_below(below, EDGE));
+    assert_eq!(code, "role_twice");
+    assert!(reason.contains("deployment below would see both"), "{reason}");
+    // Web without versions of its own brings its child along.
+    assert_eq!(refusal(&world, move_below(WEB, EDGE)).0, "role_twice");
+    // The later of two conflicting edits is at fault.
+    let effects = world.effects(&[use_in(SYSTEM, &second), move_below(below, SYSTEM)]);
+    assert_eq!(effects.refused.iter().map(|r| r.edit).collect::<Vec<_>>(), [1]);
+    let other = barclamp(&mut world, "third", "1", &["app"]);
+    let effects = world.effects(&[move_below(EDGE, below), use_in(below, &other)]);
+    assert_eq!(effects.refused.iter().map(|r| r.edit).collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
+fn base_of_move_covers_both_places() {
+    let (mut world, below) = app_below_web();
+    let child = DeploymentId(Uuid::from_u128(0xa0));
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
+        id: child,
+        phantom: NodeId(Uuid::from_u128(0xa1)),
+        name: DeploymentName::parse("child").unwrap(),
+        parent: below,
+    });
+    world.commit(&[create]);
+    let (before, skeleton) = (world.blueprint.clone(), world.skeleton());
+    let edit = move_below(below, EDGE);
+    let covers = |scope: DeploymentId| ScopeChecker::new(&skeleton, scope).covers(&edit);
+    assert_eq!([below, WEB, EDGE, child].map(covers), [true, true, false, false]);
+    let effects = world.commit(&[edit]);
+    let rests_on = base(&skeleton, below, &effects);
+    assert_eq!(rests_on, [SYSTEM, WEB, EDGE, below, child].into());
+    let documents = changes(&before.root(), &world.blueprint.root());
+    let written = written(&before, &world.blueprint, &documents);
+    assert_eq!(written, [WEB, EDGE, below].into());
+    assert_eq!(outside(&skeleton, &rests_on, &written), BTreeSet::new());
 }

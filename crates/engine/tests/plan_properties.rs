@@ -4,6 +4,7 @@
 //!   entries in use. It computes the server's result by hash, or reports that it cannot.
 //! * Effects are complete: after materializing, nothing is left to do.
 //! * Unbinding everything that was bound restores the previous root, byte for byte.
+//! * After any edits, the deployments are a tree within the depth limit.
 //! * After any edits, every edge has both ends. Ranks are exactly the longest paths, so there is no
 //!   cycle. A node has only noderoles of its deployment and of ancestors. A barrier represents all
 //!   noderoles of its role and for no others.
@@ -43,7 +44,7 @@ use engine::plan::ground::versions;
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Goal, Restore, RestoreInput, State, restore};
 use engine::plan::{
-    Edit, Effects, Ground, Grounded, NumberedEdit, edit, materialize, order, resolve,
+    Edit, Effects, Ground, Grounded, MAX_LEVELS, NumberedEdit, edit, materialize, order, resolve,
 };
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -384,6 +385,11 @@ impl World {
     /// Checks all documents, ranks and edges.
     fn check(&self) -> Result<(), TestCaseError> {
         let skeleton = self.skeleton();
+        for id in skeleton.deployments.keys() {
+            let chain = skeleton.chain(*id);
+            let top = chain.last().and_then(|top| skeleton.deployments[top].parent);
+            prop_assert!(top.is_none() && chain.len() <= MAX_LEVELS, "{chain:?} ends at the root");
+        }
         let mut ranks: BTreeMap<NoderoleId, u32> = BTreeMap::new();
         for (id, node) in &skeleton.nodes {
             let chain = skeleton.chain(node.deployment);
@@ -671,6 +677,12 @@ fn everyday() -> impl Strategy<Value = Drawn> {
     let drop_role = (d.clone(), r.clone()).prop_map(|(d, r)| {
         Edit::RemoveRole(edit::RemoveRole { deployment: deployment(d), role: name(r) })
     });
+    let move_deployment = (d.clone(), d.clone()).prop_map(|(d, parent)| {
+        Edit::MoveDeployment(edit::MoveDeployment {
+            deployment: deployment(d),
+            parent: deployment(parent),
+        })
+    });
     let drop_deployment = d
         .clone()
         .prop_map(|d| Edit::RemoveDeployment(edit::RemoveDeployment { deployment: deployment(d) }));
@@ -690,14 +702,14 @@ fn everyday() -> impl Strategy<Value = Drawn> {
     });
     let edit = prop_oneof![
         10 => bind, 2 => bind_nodes, 4 => unbind, 1 => unbind_nodes, 1 => service, 1 => expunge, 2 => moved, 1 => add,
-        1 => drop_role, 1 => drop_deployment, 1 => data, 1 => role_data
+        1 => drop_role, 1 => drop_deployment, 2 => move_deployment, 1 => data, 1 => role_data
     ];
     let create = (0..2 * MOST_DEPLOYMENTS, d.clone())
         .prop_map(|(name, parent)| Drawn::Create { name, parent });
     let used =
         (d.clone(), prop_oneof![8 => 0..2usize, 1 => Just(2)]).prop_map(|(d, v)| Drawn::Use(d, v));
     let inherited = d.prop_map(Drawn::Inherit);
-    prop_oneof![26 => edit.prop_map(Drawn::Edit), 1 => create, 2 => used, 1 => inherited]
+    prop_oneof![28 => edit.prop_map(Drawn::Edit), 1 => create, 2 => used, 1 => inherited]
 }
 
 /// Every kind of edit. [`every_edit_kind_is_generated`] checks this.
@@ -755,7 +767,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    CreateDeployment, RemoveDeployment, UseBarclamp, InheritBarclamp, AddRole, RemoveRole, SetRoleData, Bind, BindNodes, Unbind,
+    CreateDeployment, RemoveDeployment, MoveDeployment, UseBarclamp, InheritBarclamp, AddRole, RemoveRole, SetRoleData, Bind, BindNodes, Unbind,
     UnbindNodes, SetNoderoleData, MoveNode, SetConnection, SetHints, ExpungeNode, Rerun, RerunSlice, ActivateJig, SetPolicy
 }
 

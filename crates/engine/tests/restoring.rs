@@ -301,3 +301,33 @@ fn refused_inherited_version_reports_reason() {
     let version = found.iter().find(|(what, _)| *what == "version of barclamp tool").unwrap();
     assert!(version.1.starts_with("Barclamps tool and new both have a role x"), "{found:?}");
 }
+
+#[test]
+fn restore_moves_deployment_back() {
+    let (catalog, empty) = world();
+    let other = DeploymentId(Uuid::from_u128(90));
+    let make = Edit::CreateDeployment(edit::CreateDeployment {
+        id: other,
+        phantom: NodeId(Uuid::from_u128(91)),
+        name: DeploymentName::parse("other").unwrap(),
+        parent: SYSTEM,
+    });
+    let then = taken(&empty, &catalog, &[make]);
+    let below = |parent| Edit::MoveDeployment(edit::MoveDeployment { deployment: WEB, parent });
+    let now = taken(&then, &catalog, &[below(other)]);
+    assert_eq!(restored(&now, &then, &catalog).edits, [below(SYSTEM)]);
+    // The old parent is gone.
+    let up = taken(&now, &catalog, &[below(SYSTEM)]);
+    let gone = taken(
+        &up,
+        &catalog,
+        &[Edit::RemoveDeployment(edit::RemoveDeployment { deployment: other })],
+    );
+    let Restore { edits, missing } = restored(&gone, &now, &catalog);
+    assert_eq!((edits, missing.len()), (vec![], 1));
+    assert!(
+        missing[0].to_string().starts_with("the parent deployment: Deployment"),
+        "{}",
+        missing[0]
+    );
+}

@@ -594,11 +594,15 @@ impl World {
         number: i64,
     ) -> Result<(), sqlx::Error> {
         for (kind, id, _, new) in &s.documents {
-            let place = "(SELECT (convert_from(o.body, 'UTF8')::jsonb ->> 'deployment')::uuid FROM object o WHERE o.hash = $2)";
-            let moved = format!(", deployment_id = coalesce({place}, deployment_id)");
+            let (field, column) = match *kind {
+                "node" => ("deployment", "deployment_id"),
+                _ => ("parent", "parent"),
+            };
+            let place = format!(
+                "(SELECT (convert_from(o.body, 'UTF8')::jsonb ->> '{field}')::uuid FROM object o WHERE o.hash = $2)"
+            );
             let sql = format!(
-                "UPDATE {kind} SET doc = $2{} WHERE id = $1",
-                if *kind == "node" { &moved } else { "" }
+                "UPDATE {kind} SET doc = $2, {column} = coalesce({place}, {column}) WHERE id = $1"
             );
             sqlx::query(AssertSqlSafe(sql)).bind(id).bind(new).execute(&mut **tx).await?;
             if *kind == "node" {

@@ -80,7 +80,7 @@ pub(crate) const RISKS: [(Risk, &str); 7] = [
     (Risk::Destructive, "When a destructive step runs"),
     (Risk::Rerun, "When an applied step runs again"),
     (Risk::Removal, "When a noderole is removed"),
-    (Risk::Move, "When a node moves to a deployment that is not above or below"),
+    (Risk::Move, "When a deployment moves, or a node moves to one that is not above or below"),
     (Risk::Halt, "When a jig is switched off"),
     (Risk::Secret, "When a use of a secret is added or replaced"),
     (Risk::Connection, "When the connection of a node changes"),

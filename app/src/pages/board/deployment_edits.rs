@@ -1,15 +1,16 @@
-//! Edits of deployments, and of roles without nodes: create a child deployment, remove a role or
-//! the deployment.
+//! Edits of deployments, and of roles without nodes: create a child deployment, move the deployment,
+//! remove a role or the deployment.
 //!
 //! An edit with a larger impact than it seems (removing a deployment) requires typing the name.
 
+use api::deployments::DeploymentSummary;
 use engine::ids::{DeploymentId, DeploymentName, NodeId, RoleName};
 use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use uuid::Uuid;
 
 use super::board_state::BoardState;
-use crate::components::Fault;
+use crate::components::{DeploymentField, Fault};
 use crate::pages::edits::{EditForm, Outcome, SubmitButton, TypedName};
 
 /// Removes a role without nodes from the deployment.
@@ -86,6 +87,45 @@ pub(super) fn Child(board_state: BoardState, taken: Callback<()>) -> impl IntoVi
                         on:input=move |event| name.set(event_target_value(&event))
                     />
                     <Fault id="child-fault" of=Signal::derive(fault)/>
+                </div>
+                <Outcome of=edit_form/>
+            </div>
+            <div class="foot"><SubmitButton of=edit_form/></div>
+        </form>
+    }
+    .into_any()
+}
+
+/// Moves the deployment below another parent.
+#[component]
+pub(super) fn MoveDeployment(board_state: BoardState, taken: Callback<()>) -> impl IntoView {
+    let to = RwSignal::new(String::new());
+    let suggested = RwSignal::new(Vec::<DeploymentSummary>::new());
+    let chosen = move || {
+        let to = to.read();
+        suggested.read().iter().find(|found| found.name.as_str() == to.trim()).cloned()
+    };
+    let edit_form = EditForm::new(board_state.pen(), move || {
+        let deployment = board_state.board().read().id;
+        chosen()
+            .map(|parent| edit::MoveDeployment { deployment, parent: parent.id }.into())
+            .into_iter()
+            .collect()
+    });
+    view! {
+        <form
+            class="form"
+            on:submit=move |event| {
+                event.prevent_default();
+                let Some(parent) = untrack(chosen) else { return };
+                edit_form.put(format!("The proposal moves the deployment below {}.", parent.name), taken);
+            }
+        >
+            <div class="body">
+                <p class="muted">"The deployments below it move with it. They inherit barclamps and permissions from the new parent."</p>
+                <div class="field">
+                    <label for="new-parent">"New parent"</label>
+                    <DeploymentField id="new-parent" value=to typed=Callback::new(move |text| to.set(text)) suggested/>
                 </div>
                 <Outcome of=edit_form/>
             </div>

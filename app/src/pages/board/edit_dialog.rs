@@ -38,6 +38,8 @@ pub(super) enum OpenEdit {
     Version,
     /// Creates a child deployment.
     Child,
+    /// Moves the deployment below another parent.
+    MoveDeployment,
     RemoveDeployment,
     /// Enables and disables jigs.
     Jigs,
@@ -69,6 +71,7 @@ impl OpenEdit {
             Self::MoveHere(_) => format!("Move nodes to {}", here()),
             Self::Version => "Change barclamp versions".into(),
             Self::Child => "Create child deployment".into(),
+            Self::MoveDeployment => format!("Move deployment {}", here()),
             Self::RemoveDeployment => format!("Remove deployment {}?", here()),
             Self::Jigs => "Switch jigs".into(),
             Self::Policy => "Set policy".into(),
@@ -99,6 +102,9 @@ impl OpenEdit {
             Self::MoveHere(wanted) => view! { <MoveHere board_state wanted taken/> }.into_any(),
             Self::Version => view! { <version::ChangeVersions board_state taken/> }.into_any(),
             Self::Child => view! { <deployment_edits::Child board_state taken/> }.into_any(),
+            Self::MoveDeployment => {
+                view! { <deployment_edits::MoveDeployment board_state taken/> }.into_any()
+            }
             Self::RemoveDeployment => {
                 view! { <deployment_edits::RemoveDeployment board_state taken/> }.into_any()
             }
@@ -182,6 +188,7 @@ fn More(board_state: BoardState) -> impl IntoView {
                 {line(Icon::Bind, "Move nodes here", "From other deployments.", to(OpenEdit::MoveHere(String::new())))}
                 {line(Icon::Catalog, "Change barclamp versions", "In this deployment and those below it.", to(OpenEdit::Version))}
                 {line(Icon::Deployments, "Create child deployment", "Nested in this deployment. Inherits its barclamps and can use its nodes.", to(OpenEdit::Child))}
+                {line(Icon::Bind, "Move deployment", "Below another parent, with the deployments below it.", to(OpenEdit::MoveDeployment))}
                 {line(Icon::Run, "Switch jigs", "Switch jigs on or off in all deployments.", to(OpenEdit::Jigs))}
                 {line(Icon::Review, "Set policy", "Required approvals in all deployments.", to(OpenEdit::Policy))}
                 {line(Icon::Delete, "Remove deployment", "Only if it is empty.", to(OpenEdit::RemoveDeployment))}

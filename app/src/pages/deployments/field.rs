@@ -39,8 +39,11 @@ pub fn DeploymentField(
     /// All valid names.
     #[prop(optional)]
     among: Option<Memo<Vec<Offer>>>,
+    /// Receives the suggestions, for a form that needs more than the name.
+    #[prop(optional)]
+    suggested: Option<RwSignal<Vec<DeploymentSummary>>>,
 ) -> impl IntoView {
-    let offered = RwSignal::new(first);
+    let offered = suggested.unwrap_or_else(|| RwSignal::new(first));
     let fetch = suggester(offered);
     let ask = move |text: String| {
         if among.is_none() {

@@ -481,7 +481,7 @@ fn risk_pill(risk: Risk) -> impl IntoView {
         Risk::Destructive => "destructive",
         Risk::Rerun => "runs again",
         Risk::Removal => "removes",
-        Risk::Move => "moves nodes",
+        Risk::Move => "moves",
         Risk::Halt => "switches off",
         Risk::Secret => "secrets",
         Risk::Connection => "changes a connection",

@@ -88,6 +88,16 @@ pub(crate) enum Deployment {
         #[command(flatten)]
         propose: ProposeArgs,
     },
+    /// Propose to move a deployment with its descendants below another parent
+    Move {
+        /// Name of the deployment
+        name: String,
+        /// Name of the new parent
+        #[arg(long = "to", value_name = "PARENT")]
+        parent: String,
+        #[command(flatten)]
+        propose: ProposeArgs,
+    },
     /// Propose to remove an empty deployment
     Remove {
         /// Name of the deployment
@@ -208,6 +218,15 @@ pub(crate) fn deployment(client: &Client, command: &Deployment) -> Outcome {
             client.show(*again, ask, nodes_with_role_text)
         }
         Deployment::Create { name, parent, propose } => create(client, name, parent, propose),
+        Deployment::Move { name, parent, propose } => {
+            let (current, to) = (apply::current(server, name)?, names::deployment(server, parent)?);
+            let deployment = current.board.id;
+            let step = Step {
+                edit: edit::MoveDeployment { deployment, parent: to.id }.into(),
+                says: format!("* deployment {name} moves below {}", to.name),
+            };
+            apply::propose_one(client, &current, &[step], propose)
+        }
         Deployment::Remove { name, propose } => remove(client, name, propose),
         Deployment::AddRole { name, roles, propose } => {
             let current = apply::current(server, name)?;

@@ -551,12 +551,7 @@ fn planned(
 /// Finds the deployment of a document. If it does not exist, the document must name its parent.
 fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
     let name = &declared.deployment.is;
-    let at = |at: At| {
-        move |failure: Failure| match failure {
-            Failure::Nothing(message) => Failure::Nothing(declared.wrong(at, message).to_string()),
-            other => other,
-        }
-    };
+    let at = |at: At| move |failure: Failure| failure_at(declared, at, failure);
     let found = current(server, name.as_str());
     if let (Err(Failure::Nothing(_)), Some(parent)) = (&found, &declared.parent) {
         let current = current(server, parent.is.as_str()).map_err(at(parent.at))?;
@@ -573,6 +568,7 @@ fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
         let place = CurrentDeployment {
             state,
             parent: Some(current.board.id),
+            moves_to: None,
             new: Some(phantom),
             versions: versions(server, declared)?,
             members: BTreeMap::new(),
@@ -588,6 +584,14 @@ fn target(server: &Server, declared: &Declaration) -> Outcome<Target> {
     Ok(Target { id: current.board.id, current, place })
 }
 
+/// Adds the position in the document to an error about an unknown name.
+fn failure_at(declared: &Declaration, at: At, failure: Failure) -> Failure {
+    match failure {
+        Failure::Nothing(message) => Failure::Nothing(declared.wrong(at, message).to_string()),
+        other => other,
+    }
+}
+
 /// Fetches an existing deployment with its versions and members, with the open proposal's edits.
 fn current_deployment(server: &Server, declared: &Declaration) -> Outcome<CurrentDeployment> {
     let name = part(declared.deployment.is.as_str());
@@ -597,6 +601,13 @@ fn current_deployment(server: &Server, declared: &Declaration) -> Outcome<Curren
     let parent = match &state.parent {
         Some(parent) => Some(names::deployment(server, parent.as_str())?.id),
         None => None,
+    };
+    let moves_to = match (&declared.parent, &state.parent) {
+        (Some(to), Some(from)) if to.is != *from => {
+            let found = names::deployment(server, to.is.as_str());
+            Some(found.map_err(|failure| failure_at(declared, to.at, failure))?.id)
+        }
+        _ => None,
     };
     let mut members = BTreeMap::new();
     if declared.complete {
@@ -608,6 +619,7 @@ fn current_deployment(server: &Server, declared: &Declaration) -> Outcome<Curren
     Ok(CurrentDeployment {
         state,
         parent,
+        moves_to,
         new: None,
         versions: versions(server, declared)?,
         members,

@@ -16,7 +16,7 @@ use engine::catalog::read::PositionedYaml;
 use engine::cluster::NoderoleKey;
 use engine::data::fit::{Expected, unfit};
 use engine::data::merge;
-use engine::ids::{BarclampName, DeploymentId, NodeId, RoleName};
+use engine::ids::{BarclampName, DeploymentId, DeploymentName, NodeId, RoleName};
 use engine::plan::{Edit, MAX_LISTED, edit};
 use serde_json::{Map, Value, json};
 
@@ -43,6 +43,8 @@ pub(crate) struct Present {
 pub(crate) struct CurrentDeployment {
     pub(crate) state: DeploymentDeclaration,
     pub(crate) parent: Option<DeploymentId>,
+    /// The declared parent, if an existing deployment is below another one.
+    pub(crate) moves_to: Option<DeploymentId>,
     /// The phantom node to create the deployment with, if it does not exist.
     pub(crate) new: Option<NodeId>,
     /// The declared versions that the catalog has.
@@ -106,6 +108,7 @@ pub(crate) fn edits(
         return Err(wrong);
     }
     let mut all = planner.created();
+    all.extend(planner.moved());
     all.extend(planner.versions());
     all.extend(planner.members());
     all.extend(planner.roles());
@@ -176,27 +179,21 @@ impl Planner<'_> {
     /// them.
     fn changes_catalog(&self) -> bool {
         let Some(place) = &self.present.place else { return false };
-        place.new.is_some() || !self.versions().is_empty()
+        place.new.is_some() || place.moves_to.is_some() || !self.versions().is_empty()
     }
 
-    /// Errors of the parent and of versions.
+    /// Errors of the root's parent and of versions.
     fn misplaced(&self) -> Vec<Wrong> {
         let (declared, Some(place)) = (self.declared, &self.present.place) else {
             return Vec::new();
         };
         let mut wrong = Vec::new();
-        if let Some(parent) = &declared.parent
-            && place.state.parent.as_ref() != Some(&parent.is)
-        {
-            let now = place.state.parent.as_ref().map_or("the root", |parent| parent.as_str());
-            wrong.push(declared.wrong(
-                parent.at,
-                format!(
-                    "The parent of deployment {} is {now} and can't be changed. Create a new \
-                     deployment instead.",
-                    declared.deployment.is
-                ),
-            ));
+        if let (Some(parent), None) = (&declared.parent, &place.state.parent) {
+            let message = format!(
+                "Deployment {} is the root and can't have a parent. Remove the key parent.",
+                declared.deployment.is
+            );
+            wrong.push(declared.wrong(parent.at, message));
         }
         for (barclamp, version) in &declared.versions {
             let key = (barclamp.clone(), version.is.clone());
@@ -228,6 +225,18 @@ impl Planner<'_> {
             says: format!("+ deployment {name}"),
         };
         new.map(step).into_iter().collect()
+    }
+
+    /// The move below the declared parent. It comes before everything that depends on the versions
+    /// of the ancestors.
+    fn moved(&self) -> Vec<Step> {
+        let place = self.present.place.as_ref();
+        let step = |(parent, name): (DeploymentId, &Positioned<DeploymentName>)| Step {
+            edit: edit::MoveDeployment { deployment: self.id, parent }.into(),
+            says: format!("* parent: {}", name.is),
+        };
+        let to = place.and_then(|place| place.moves_to).zip(self.declared.parent.as_ref());
+        to.map(step).into_iter().collect()
     }
 
     /// The declared versions that the deployment does not pin yet.
@@ -810,6 +819,7 @@ mod tests {
         let place = CurrentDeployment {
             state,
             parent: Some(DeploymentId(Uuid::from_u128(9))),
+            moves_to: None,
             new: None,
             versions: BTreeMap::new(),
             members: [("n1.demo".to_owned(), node(1)), ("n2.demo".to_owned(), node(2))].into(),
@@ -833,6 +843,11 @@ mod tests {
                 "- member n2.demo",
             ]
         );
+        let mut elsewhere = present.clone();
+        elsewhere.place.as_mut().unwrap().moves_to = Some(DeploymentId(Uuid::from_u128(8)));
+        let steps = edits(WEB, &declared("deployment: web\nparent: edge"), &elsewhere).unwrap();
+        let steps: Vec<String> = steps.into_iter().map(|step| step.says).collect();
+        assert_eq!(steps, ["* parent: edge"]);
         let nothing = says("deployment: web\nparent: system\ncomplete: true");
         assert_eq!(nothing[..2], ["- app from n1.demo, n2.demo", "- runtime from n1.demo"]);
         assert!(says("deployment: web\nparent: system\nmembers: [n1]").is_empty());

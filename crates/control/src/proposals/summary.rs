@@ -167,6 +167,11 @@ fn grave(names: &Names<'_>, effects: &Effects) -> Vec<String> {
         ));
     }
     lines.extend(effects.policy.as_ref().map(|set| names.policy(&set.policy)));
+    lines.extend(effects.moved_deployments.iter().map(|moved| {
+        let [deployment, from, to] =
+            [moved.deployment, moved.from, moved.to].map(|id| names.deployment(id));
+        format!("Deployment {deployment} moves from {from} to {to}, with the deployments below it.")
+    }));
     lines.extend(moves(
         names,
         effects.moved.iter().filter(|moved| matches!(moved.why, EffectCause::Requested { .. })),

@@ -12,6 +12,7 @@ mod catalog;
 mod change;
 mod compute;
 mod credentials;
+mod deployment_moves;
 mod discussion;
 mod gate;
 mod gate_view;

@@ -212,6 +212,46 @@ async fn change_requires_permission_in_every_touched_deployment() {
 }
 
 #[tokio::test]
+async fn move_needs_permissions_in_all_three_deployments() {
+    let installation = Installation::new().await;
+    let root = installation.admin().await;
+    let (web, edge) = (installation.id("web").await, installation.id("edge").await);
+    let shop = engine::ids::DeploymentId(uuid::Uuid::from_u128(0xa0));
+    let create = Edit::CreateDeployment(edit::CreateDeployment {
+        id: shop,
+        phantom: engine::ids::NodeId(uuid::Uuid::from_u128(0xa1)),
+        name: "shop".parse().unwrap(),
+        parent: web,
+    });
+    installation.moved_by("web", vec![create]).await;
+    let of = |permission: &str, deployments: &[&str]| -> Vec<Grant> {
+        deployments.iter().map(|deployment| grant(permission, deployment)).collect()
+    };
+    let of_shop = installation.with(&root, "dan", &of("operator", &["shop"])).await;
+    let of_target = installation.with(&root, "eli", &of("operator", &["shop", "edge"])).await;
+    let of_both = installation.with(&root, "fay", &of("operator", &["web", "edge"])).await;
+    let edits = vec![Edit::MoveDeployment(edit::MoveDeployment { deployment: shop, parent: edge })];
+    let (id, version) = installation.propose(&of_shop, "shop", edits).await;
+    let submit =
+        async |who: &Actor| installation.control.submit(who, id, version, "move it".into()).await;
+    assert_eq!(code(submit(&of_shop).await), "forbidden");
+    assert_eq!(code(submit(&of_target).await), "forbidden", "the old parent counts too");
+    let review = submit(&of_both).await.unwrap();
+
+    let target_only = installation.with(&root, "gus", &of("reviewer", &["shop", "edge"])).await;
+    let source_only = installation.with(&root, "hal", &of("reviewer", &["web"])).await;
+    let both = installation.with(&root, "ira", &of("reviewer", &["web", "edge"])).await;
+    let judge = async |who: &Actor| {
+        installation.control.judge(who, review, VerdictKind::Approve, String::new()).await
+    };
+    assert_eq!(code(judge(&target_only).await), "not_a_reviewer");
+    assert_eq!(code(judge(&source_only).await), "not_a_reviewer");
+    judge(&both).await.unwrap();
+    assert_eq!(code(installation.commit(&of_target, review).await), "forbidden");
+    installation.commit(&of_both, review).await.unwrap();
+}
+
+#[tokio::test]
 async fn token_never_exceeds_person_and_never_reviews() {
     let installation = Installation::new().await;
     let root = installation.admin().await;

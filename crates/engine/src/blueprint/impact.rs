@@ -539,7 +539,14 @@ fn risks_with_secrets(planned: &Planned<'_>, secrets: &[SecretChange]) -> BTreeS
         .iter()
         .filter_map(|node| node.moved)
         .filter_map(|(from, to)| from.zip(to));
-    if asked.chain(seen).any(|(from, to)| !planned.new.is_within(to, from)) {
+    // Permissions and signature rules follow from the ancestors of a deployment, so every move of
+    // one counts.
+    let other_parent = planned
+        .difference
+        .deployments
+        .iter()
+        .any(|deployment| deployment.mark == Mark::Changed && deployment.parent.is_some());
+    if other_parent || asked.chain(seen).any(|(from, to)| !planned.new.is_within(to, from)) {
         risks.insert(Risk::Move);
     }
     let changes_connection =

@@ -63,7 +63,8 @@ pub enum Risk {
     Rerun,
     /// A noderole is removed.
     Removal,
-    /// A node moves to a deployment that is neither an ancestor nor a descendant of its old one.
+    /// A deployment gets another parent, or a node moves to a deployment that is not below its old
+    /// one.
     Move,
     /// A jig is switched off: steps that need it no longer start in any deployment.
     Halt,

@@ -10,6 +10,9 @@
 //! the owner of an attribute. A role that becomes implicit must be on the same node. Soft edges
 //! follow the `preceeds` of the new contents.
 //!
+//! A deployment that moves below another parent adopts all versions that it inherits there at once.
+//! A parent of a noderole then also needs to be in the same deployment, above it or on the same node.
+//!
 //! A deployment that unpins its version inherits the version of an ancestor and adopts it in the
 //! same way. If no ancestor pins the barclamp, it goes out of use, so none of its roles may be in
 //! use.
@@ -19,14 +22,14 @@
 //! wait for, or its node. To use such a version, unbind the role, use the version, and bind the
 //! role again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::bind::BindingPath;
 use super::draft::Draft;
 use super::refusal::EditError;
 use crate::canonical::Hash;
 use crate::cluster::{EdgeDoc, EdgeKind, NoderoleKey};
-use crate::ids::{BarclampName, DeploymentId, NoderoleId, RoleName};
+use crate::ids::{BarclampName, DeploymentId, NodeId, NoderoleId, RoleName};
 
 /// The version to adopt.
 struct New<'b> {
@@ -36,7 +39,7 @@ struct New<'b> {
     /// `None`: the barclamp goes out of use.
     version: Option<Hash>,
     /// The deployments that adopt the version.
-    seeing: BTreeSet<DeploymentId>,
+    seeing: &'b BTreeSet<DeploymentId>,
 }
 
 impl Draft<'_> {
@@ -48,13 +51,57 @@ impl Draft<'_> {
         barclamp: &BarclampName,
         edit: u32,
     ) -> Result<(), EditError> {
-        let new = New {
-            at,
-            barclamp,
-            version: self.visible_version(at, barclamp),
-            seeing: self.seeing(at, barclamp),
-        };
-        for deployment in &new.seeing {
+        let seeing = self.seeing(at, barclamp);
+        let anew = self.repin_outdated(at, barclamp, &seeing)?;
+        let touched = self.touched_by(&seeing, &anew);
+        self.replan(&touched, &anew, edit)
+    }
+
+    /// Applies the versions that a moved deployment inherits now, and replaces parents that are no
+    /// longer above it. `before` are the versions that it saw before.
+    pub fn adopt_ancestors(
+        &mut self,
+        at: DeploymentId,
+        before: &BTreeMap<BarclampName, Hash>,
+        subtree: &BTreeSet<DeploymentId>,
+        edit: u32,
+    ) -> Result<(), EditError> {
+        let now = self.visible_versions(at)?;
+        let names: BTreeSet<&BarclampName> = before.keys().chain(now.keys()).collect();
+        let mut anew = BTreeSet::new();
+        for barclamp in names.into_iter().filter(|name| before.get(*name) != now.get(*name)) {
+            anew.extend(self.repin_outdated(at, barclamp, &self.seeing(at, barclamp))?);
+        }
+        let touched = self.touched_by(subtree, &anew);
+        for (_, id) in &touched {
+            self.check_bound_above(at, *id)?;
+        }
+        self.replan(&touched, &anew, edit)
+    }
+
+    /// Whether a required role is on the node that runs it, such as a service on the phantom node.
+    fn is_on_running_node(
+        &self,
+        deployment: DeploymentId,
+        node: NodeId,
+        requires: &RoleName,
+    ) -> Result<bool, EditError> {
+        let Some(content) = self.required_content(deployment, requires)? else { return Ok(false) };
+        let running = self.running_node(deployment, node, content)?;
+        let key = NoderoleKey::first(self.catalog.role(content)?.name.clone());
+        Ok(self.node(running)?.noderoles.contains_key(&key))
+    }
+
+    /// Repins the roles and noderoles of a barclamp to the version that `at` sees. Returns the
+    /// noderoles whose content changed.
+    fn repin_outdated(
+        &mut self,
+        at: DeploymentId,
+        barclamp: &BarclampName,
+        seeing: &BTreeSet<DeploymentId>,
+    ) -> Result<BTreeSet<NoderoleId>, EditError> {
+        let new = New { at, barclamp, version: self.visible_version(at, barclamp), seeing };
+        for deployment in seeing {
             for (role, content) in self.outdated_roles(*deployment, &new)? {
                 self.deployment_mut(*deployment)?.roles.insert(role, content);
             }
@@ -63,13 +110,50 @@ impl Draft<'_> {
         for (_, id, content) in &outdated {
             self.repin(*id, *content)?;
         }
-        let anew: BTreeSet<NoderoleId> = outdated.into_iter().map(|(_, id, _)| id).collect();
-        let touched = self.touched_by(&new.seeing, &anew);
-        for (_, id) in &touched {
+        Ok(outdated.into_iter().map(|(_, id, _)| id).collect())
+    }
+
+    /// Plans the parents of noderoles again, by rank.
+    fn replan(
+        &mut self,
+        touched: &BTreeSet<(u32, NoderoleId)>,
+        anew: &BTreeSet<NoderoleId>,
+        edit: u32,
+    ) -> Result<(), EditError> {
+        for (_, id) in touched {
             self.recompute_parents(*id, anew.contains(id), edit)?;
         }
-        for (_, id) in &touched {
+        for (_, id) in touched {
             self.link_predecessors(*id)?;
+        }
+        Ok(())
+    }
+
+    /// Requires that all parents of a noderole exist, because a move binds no roles.
+    fn check_bound_above(&self, moved: DeploymentId, id: NoderoleId) -> Result<(), EditError> {
+        let (Some((node, _, noderole)), Some(role)) = (self.noderole(id), self.role_of(id)) else {
+            return Ok(());
+        };
+        if role.gathers.is_some() {
+            return Ok(());
+        }
+        let deployment = noderole.deployment;
+        for requires in self.parent_names(deployment, role)? {
+            let implicit = self.is_implicit(deployment, &requires)?;
+            if self.current_parent(node, deployment, &noderole.parents, &requires)?.is_some()
+                || self.serving(deployment, node, &requires, implicit, &|_| true)?.is_some()
+                || self.is_on_running_node(deployment, node, &requires)?
+            {
+                continue;
+            }
+            let parent = self.deployment(moved)?.parent;
+            return Err(EditError::NotBoundAbove {
+                moved: self.deployment_name(moved),
+                parent: parent.map(|parent| self.deployment_name(parent)).unwrap_or_default(),
+                noderole: self.noderole_text(id),
+                requires,
+                deployment: self.deployment_name(deployment),
+            });
         }
         Ok(())
     }
@@ -203,7 +287,7 @@ impl Draft<'_> {
         };
         let mut parents: BTreeSet<EdgeDoc> = old.iter().filter(stays).copied().collect();
         for wanted in self.parent_names(deployment, role)? {
-            let parent = match self.current_parent(deployment, &old, &wanted)? {
+            let parent = match self.current_parent(node, deployment, &old, &wanted)? {
                 Some(parent) => parent,
                 None => {
                     let found = self.parent(&mut way, node, role, &wanted)?;
@@ -233,6 +317,7 @@ impl Draft<'_> {
     /// because binding always finds the one on the same node first.
     fn current_parent(
         &self,
+        node: NodeId,
         deployment: DeploymentId,
         old: &[EdgeDoc],
         wanted: &RoleName,
@@ -240,8 +325,24 @@ impl Draft<'_> {
         if self.is_implicit(deployment, wanted)? {
             return Ok(None);
         }
+        let above = &self.visible_catalog(deployment)?.chain;
         let mut hard =
             old.iter().filter(|edge| edge.kind == EdgeKind::Hard).map(|edge| edge.parent);
-        Ok(hard.find(|parent| self.serves(*parent, wanted)))
+        Ok(hard.find(|parent| {
+            self.serves(*parent, wanted) && self.is_near_or_above(*parent, node, above)
+        }))
+    }
+
+    /// Whether a noderole of a node can wait for this one: it is on the node or in one of these
+    /// deployments, or it is the barrier of one on the node.
+    fn is_near_or_above(&self, id: NoderoleId, node: NodeId, above: &[DeploymentId]) -> bool {
+        let is_on_node =
+            |id: NoderoleId| self.noderole(id).is_some_and(|(place, _, _)| place == node);
+        self.noderole(id).is_some_and(|(_, _, found)| {
+            let is_barrier = self.role_of(id).is_some_and(|role| role.gathers.is_some());
+            above.contains(&found.deployment)
+                || is_on_node(id)
+                || is_barrier && found.parents.iter().any(|edge| is_on_node(edge.parent))
+        })
     }
 }

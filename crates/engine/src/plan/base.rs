@@ -11,7 +11,7 @@
 //! * A noderole bound in it is added, removed or changed.
 //! * A node enters it, or leaves it to a deployment that is not a descendant.
 //! * The connection or the hints of one of its nodes change.
-//! * A child deployment is added or removed.
+//! * A child deployment is added or removed, or moves to it or away from it.
 //!
 //! Moving a node down to a descendant does not count. The noderoles that the node has for the
 //! deployment stay, so no plan reads anything different. This matters because new nodes are in
@@ -53,6 +53,11 @@ fn around(skeleton: &Skeleton, node: NodeId) -> Vec<DeploymentId> {
     skeleton.nodes.get(&node).map(|node| skeleton.chain(node.deployment)).unwrap_or_default()
 }
 
+/// A deployment and its descendants.
+fn subtree(skeleton: &Skeleton, top: DeploymentId) -> impl Iterator<Item = DeploymentId> {
+    skeleton.deployments.keys().copied().filter(move |id| skeleton.chain(*id).contains(&top))
+}
+
 /// The deployments that a plan in this scope with these effects depends on.
 pub fn base(
     skeleton: &Skeleton,
@@ -63,15 +68,19 @@ pub fn base(
     match scope.into() {
         Scope::Deployment(deployment) => {
             base.extend(skeleton.chain(deployment));
-            base.extend(
-                skeleton.deployments.keys().filter(|id| skeleton.chain(**id).contains(&deployment)),
-            );
+            base.extend(subtree(skeleton, deployment));
         }
         Scope::Node(node) => base.extend(around(skeleton, node)),
     }
     for moved in &effects.moved {
         base.extend(skeleton.chain(moved.from));
         base.extend(skeleton.chain(moved.to));
+    }
+    // The descendants of a moved deployment inherit from other ancestors.
+    for moved in &effects.moved_deployments {
+        base.extend(skeleton.chain(moved.from));
+        base.extend(skeleton.chain(moved.to));
+        base.extend(subtree(skeleton, moved.deployment));
     }
     // A removal can rewire noderoles in any descendant.
     for rewired in &effects.rewired {
@@ -96,11 +105,12 @@ pub fn written(
         match change {
             DocumentChange::Deployment { id, .. } => {
                 written.insert(*id);
-                let created_or_removed =
-                    old.deployments.contains_key(id) != new.deployments.contains_key(id);
-                if created_or_removed {
-                    let known = new.deployments.get(id).or_else(|| old.deployments.get(id));
-                    written.extend(known.and_then(|d| d.doc.parent));
+                let parent = |blueprint: &Blueprint| {
+                    blueprint.deployments.get(id).map(|stored| stored.doc.parent)
+                };
+                let (was, is) = (parent(old), parent(new));
+                if was != is {
+                    written.extend([was, is].into_iter().flatten().flatten());
                 }
             }
             DocumentChange::Node { id, .. } => add_node_writes(old, new, *id, &mut written),

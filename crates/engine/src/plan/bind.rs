@@ -260,7 +260,7 @@ impl Draft<'_> {
     }
 
     /// The node that runs a role if an edit binds it to this node.
-    fn running_node(
+    pub fn running_node(
         &self,
         deployment: DeploymentId,
         node: NodeId,
@@ -362,7 +362,7 @@ impl Draft<'_> {
 
     /// An existing noderole that satisfies a wanted name: on the node, or, unless implicit, in the
     /// deployment and its ancestors.
-    fn serving(
+    pub fn serving(
         &self,
         deployment: DeploymentId,
         node: NodeId,

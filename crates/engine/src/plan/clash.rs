@@ -46,6 +46,11 @@ pub enum ClashSubject {
         /// The deployment.
         deployment: DeploymentId,
     },
+    /// The parent of a deployment.
+    Parent {
+        /// The deployment.
+        deployment: DeploymentId,
+    },
     /// The version of a barclamp in a deployment.
     Barclamp {
         /// The deployment.
@@ -131,6 +136,9 @@ impl ClashSubject {
         match self {
             Self::Deployment { deployment } => {
                 format!("deployment {}", names.deployment(*deployment))
+            }
+            Self::Parent { deployment } => {
+                format!("the parent of deployment {}", names.deployment(*deployment))
             }
             Self::Barclamp { deployment, barclamp } => {
                 format!("the version of {barclamp}{}", names.in_deployment(*deployment))
@@ -333,6 +341,7 @@ impl LastEdits {
 fn subject(setting: &ClashSubject) -> Subject {
     match setting {
         ClashSubject::Deployment { deployment }
+        | ClashSubject::Parent { deployment }
         | ClashSubject::Barclamp { deployment, .. }
         | ClashSubject::Role { deployment, .. }
         | ClashSubject::RoleValue { deployment, .. } => Subject::Deployment(*deployment),
@@ -738,8 +747,15 @@ mod tests {
                 policy: crate::gate::Policy { approvals, ..crate::gate::Policy::default() },
             })
         };
+        let below = |n: u128| {
+            Edit::MoveDeployment(edit::MoveDeployment {
+                deployment: WEB,
+                parent: DeploymentId(Uuid::from_u128(n)),
+            })
+        };
         for (one, other) in [
             (to(1), to(2)),
+            (below(1), below(2)),
             (jig(true), jig(false)),
             (version(b"1"), version(b"2")),
             (version(b"1"), inherit.clone()),

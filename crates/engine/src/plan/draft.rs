@@ -24,14 +24,14 @@ use std::rc::Rc;
 use super::bind::Rules;
 use super::clash::SideEffects;
 use super::effects::{
-    BarclampUse, Bound, EffectCause, Effects, ExpungedNode, NewDeployment, NewRole, NodeMove,
-    Refusal, RemovedDeployment, RemovedNoderole, RemovedRole, RewiredNoderole, RoleContentChange,
-    Set, UnpinnedBarclamp, in_order,
+    BarclampUse, Bound, DeploymentMove, EffectCause, Effects, ExpungedNode, NewDeployment, NewRole,
+    NodeMove, Refusal, RemovedDeployment, RemovedNoderole, RemovedRole, RewiredNoderole,
+    RoleContentChange, Set, UnpinnedBarclamp, in_order,
 };
 use super::refusal::EditError;
 use super::visible_catalog::VisibleCatalog;
 use crate::canonical::Hash;
-use crate::catalog::{Catalog, Role};
+use crate::catalog::{Catalog, Role, visible_barclamps};
 use crate::cluster::phantom;
 use crate::cluster::skeleton::Answer;
 use crate::cluster::{
@@ -92,6 +92,7 @@ struct Origins {
     barclamps: BTreeMap<(DeploymentId, BarclampName), (u64, EffectCause)>,
     roles: BTreeMap<(DeploymentId, RoleName), (u64, EffectCause)>,
     moved: BTreeMap<NodeId, (u64, EffectCause)>,
+    moved_deployments: BTreeMap<DeploymentId, (u64, EffectCause)>,
     bound: BTreeMap<NoderoleId, (u64, EffectCause)>,
     /// The edits that bind a noderole which an earlier edit added for another role.
     requested: BTreeMap<NoderoleId, (u64, u32)>,
@@ -317,6 +318,14 @@ impl<'a> Draft<'a> {
         chain
     }
 
+    /// A deployment and its descendants.
+    pub fn subtree(&self, id: DeploymentId) -> BTreeSet<DeploymentId> {
+        self.deployments()
+            .map(|(other, _)| other)
+            .filter(|o| self.chain(*o).contains(&id))
+            .collect()
+    }
+
     /// The part of the catalog that is visible in a deployment.
     pub fn visible_catalog(&self, id: DeploymentId) -> Result<Rc<VisibleCatalog>, EditError> {
         if let Some(known) = self.visible_catalogs.borrow().get(&id) {
@@ -460,6 +469,28 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
+    /// Gives a deployment another parent. The caller must plan again what it inherits.
+    pub fn move_deployment(
+        &mut self,
+        id: DeploymentId,
+        to: DeploymentId,
+        why: EffectCause,
+    ) -> Result<(), EditError> {
+        self.deployment_mut(id)?.parent = Some(to);
+        let at = self.reasons.next();
+        self.reasons.moved_deployments.insert(id, (at, why));
+        // New deployments are listed in this order, parents first.
+        let mut below: Vec<DeploymentId> = self.subtree(id).into_iter().collect();
+        below.sort_by_key(|id| self.chain(*id).len());
+        for id in below {
+            let at = self.reasons.next();
+            if let Some((position, _)) = self.reasons.deployments.get_mut(&id) {
+                *position = at;
+            }
+        }
+        Ok(())
+    }
+
     /// Pins a version of a barclamp in a deployment, or removes the pin.
     /// [`Draft::record_pin_origin`] records the reason once the edit takes effect.
     pub fn pin(
@@ -492,22 +523,41 @@ impl<'a> Draft<'a> {
             .find_map(|id| self.deployment(*id).ok()?.barclamps.get(barclamp).copied())
     }
 
-    /// The deployments whose own pins the edits changed.
-    pub fn repinned(&self) -> BTreeSet<DeploymentId> {
-        let none = BTreeMap::new();
-        let before = |id| self.skeleton.deployments.get(id).map_or(&none, |was| &was.barclamps);
-        let there = self.deployments.iter().filter_map(|(id, is)| Some((id, is.as_ref()?)));
-        there.filter(|(id, is)| is.barclamps != *before(id)).map(|(id, _)| *id).collect()
+    /// The versions that a deployment uses, its own and inherited ones.
+    pub fn visible_versions(
+        &self,
+        id: DeploymentId,
+    ) -> Result<BTreeMap<BarclampName, Hash>, EditError> {
+        let chain = self.chain(id);
+        let pins: Result<Vec<_>, EditError> =
+            chain.iter().map(|id| self.deployment(*id).map(|found| &found.barclamps)).collect();
+        let visible = visible_barclamps(pins?).into_iter();
+        Ok(visible.map(|pin| (pin.barclamp.clone(), pin.version)).collect())
     }
 
-    /// The deployments' own pins before the edits. Omits deployments that the edits create.
+    /// The deployments whose own pins or parent the edits changed. Only these and their descendants
+    /// can see other versions than before.
+    pub fn repinned_or_moved(&self) -> BTreeSet<DeploymentId> {
+        let none = BTreeMap::new();
+        let pins = |id| self.skeleton.deployments.get(id).map_or(&none, |was| &was.barclamps);
+        let moved = |id, is: &SkeletonDeployment| {
+            self.skeleton.deployments.get(id).is_some_and(|was| was.parent != is.parent)
+        };
+        let there = self.deployments.iter().filter_map(|(id, is)| Some((id, is.as_ref()?)));
+        there
+            .filter(|(id, is)| is.barclamps != *pins(id) || moved(id, is))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    /// The own pins of a deployment and its ancestors before the edits. For a deployment that the
+    /// edits create, those of its nearest ancestor that existed.
     pub fn original_pins(&self, chain: &[DeploymentId]) -> Vec<&'a BTreeMap<BarclampName, Hash>> {
         let skeleton = self.skeleton;
-        chain
-            .iter()
-            .filter_map(|id| skeleton.deployments.get(id))
-            .map(|was| &was.barclamps)
-            .collect()
+        let known = chain.iter().find(|id| skeleton.deployments.contains_key(id));
+        let before = known.map(|id| skeleton.chain(*id)).unwrap_or_default();
+        let before = before.into_iter().filter_map(|id| skeleton.deployments.get(&id));
+        before.map(|was| &was.barclamps).collect()
     }
 
     pub fn add_role(
@@ -735,7 +785,7 @@ impl<'a> Draft<'a> {
     }
 
     fn add_deployment_effects(&self, effects: &mut Effects) {
-        let (mut new, mut gone) = (Vec::new(), Vec::new());
+        let (mut new, mut gone, mut moved) = (Vec::new(), Vec::new(), Vec::new());
         let (mut pins, mut unpinned) = (Vec::new(), Vec::new());
         let (mut roles, mut gone_roles) = (Vec::new(), Vec::new());
         for (id, overlay) in &self.deployments {
@@ -770,6 +820,13 @@ impl<'a> Draft<'a> {
                     why: why.clone(),
                 };
                 new.push((*at, deployment));
+            }
+            if let (Some(from), Some(to), Some((at, why))) =
+                (was.and_then(|was| was.parent), is.parent, self.reasons.moved_deployments.get(id))
+                && from != to
+            {
+                let why = why.clone();
+                moved.push((*at, DeploymentMove { deployment: *id, from, to, why }));
             }
             for (barclamp, version) in &is.barclamps {
                 let known = was.and_then(|was| was.barclamps.get(barclamp));
@@ -844,6 +901,7 @@ impl<'a> Draft<'a> {
         }
         effects.deployments = in_order(new);
         effects.removed_deployments = in_order(gone);
+        effects.moved_deployments = in_order(moved);
         effects.barclamps = in_order(pins);
         effects.unpinned = in_order(unpinned);
         effects.roles = in_order(roles);

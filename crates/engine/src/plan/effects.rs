@@ -47,6 +47,9 @@ pub struct Effects {
     /// Removed deployments, with their phantom nodes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed_deployments: Vec<RemovedDeployment>,
+    /// Deployments that get another parent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub moved_deployments: Vec<DeploymentMove>,
     /// Roles removed from deployments.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed_roles: Vec<RemovedRole>,
@@ -95,6 +98,7 @@ impl Effects {
             noderole_data,
             reruns,
             removed_deployments,
+            moved_deployments,
             removed_roles,
             unpinned,
             unbound,
@@ -116,6 +120,7 @@ impl Effects {
             && noderole_data.is_empty()
             && reruns.is_empty()
             && removed_deployments.is_empty()
+            && moved_deployments.is_empty()
             && removed_roles.is_empty()
             && unpinned.is_empty()
             && unbound.is_empty()
@@ -350,6 +355,20 @@ pub struct RemovedDeployment {
     pub phantom: NodeId,
     /// The deployment's name.
     pub name: DeploymentName,
+    /// The reason.
+    pub why: EffectCause,
+}
+
+/// A deployment that gets another parent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DeploymentMove {
+    /// The deployment.
+    pub deployment: DeploymentId,
+    /// The previous parent.
+    pub from: DeploymentId,
+    /// The new parent.
+    pub to: DeploymentId,
     /// The reason.
     pub why: EffectCause,
 }

@@ -176,6 +176,9 @@ pub fn materialize(
         writing.nodes.insert(new.phantom, phantom);
         writing.deployments.insert(new.id, doc);
     }
+    for moved in &effects.moved_deployments {
+        writing.deployment(moved.deployment)?.parent = Some(moved.to);
+    }
     for pin in &effects.barclamps {
         writing.deployment(pin.deployment)?.barclamps.insert(pin.barclamp.clone(), pin.version);
     }

@@ -70,8 +70,8 @@ pub enum EditError {
     DeploymentExists(String),
     /// The deployment would exceed [`MAX_LEVELS`].
     #[error(
-        "Deployment {name} cannot be created below {parent}: deployments can be nested at most \
-         {MAX_LEVELS} levels deep. Create it higher up"
+        "Deployment {name} cannot be below {parent}: deployments can be nested at most \
+         {MAX_LEVELS} levels deep. Choose a parent higher up"
     )]
     TooLow { name: String, parent: String },
     /// The id belongs or belonged to another deployment or node.
@@ -190,6 +190,43 @@ pub enum EditError {
         /// The deployment in which the noderole is bound.
         deployment: String,
     },
+    /// A node of the deployment to move has a noderole of an ancestor that it would lose.
+    #[error(
+        "Node {node} has {noderole} of deployment {deployment}, so deployment {moved} can only \
+         move to a deployment below {deployment}. Unbind {noderole} from {node} first"
+    )]
+    NodeWouldLeaveBehind {
+        /// The deployment to move.
+        moved: String,
+        node: String,
+        noderole: NoderoleKey,
+        /// The deployment in which the noderole is bound.
+        deployment: String,
+    },
+    /// A required role is not bound in the deployment to move or above its new parent.
+    #[error(
+        "Deployment {moved} cannot move below {parent}: {noderole} requires {requires}, which is \
+         bound neither in {deployment} nor in {parent} or above it. First bind {requires} in one \
+         of these deployments"
+    )]
+    NotBoundAbove {
+        /// The deployment to move.
+        moved: String,
+        /// Its new parent.
+        parent: String,
+        /// The noderole, as `app on n2`.
+        noderole: String,
+        requires: RoleName,
+        /// The deployment in which the noderole is bound.
+        deployment: String,
+    },
+    #[error("Deployment {deployment} is already directly below {parent}")]
+    AlreadyBelow { deployment: String, parent: String },
+    #[error(
+        "Deployment {deployment} cannot move below {parent}, because {parent} is part of it. \
+         Choose a parent outside of {deployment}"
+    )]
+    BelowItself { deployment: String, parent: String },
     #[error("Node {node} is already in deployment {deployment}")]
     AlreadyThere { node: Fqdn, deployment: String },
     #[error("The reason is missing. Tell the reviewer why {noderole} on {node} should run again")]
@@ -242,8 +279,8 @@ pub enum EditError {
         /// The contents as text.
         contents: Vec<String>,
     },
-    /// The root deployment cannot be removed.
-    #[error("Deployment {0} is the root deployment and cannot be removed")]
+    /// The root deployment cannot be removed or moved.
+    #[error("Deployment {0} is the root deployment and cannot be removed or moved")]
     RootDeployment(String),
     #[error(
         "The reason is missing. Tell the reviewer why node {0} is expunged: it can never be added \
@@ -447,7 +484,10 @@ impl EditError {
             Self::Cycle(_) => "cycle",
             Self::TooDeep(_) => "too_deep",
             Self::WouldLeaveBehind { .. } => "would_leave_behind",
-            Self::AlreadyThere { .. } => "already_there",
+            Self::NodeWouldLeaveBehind { .. } => "would_leave_behind",
+            Self::NotBoundAbove { .. } => "not_bound_above",
+            Self::AlreadyThere { .. } | Self::AlreadyBelow { .. } => "already_there",
+            Self::BelowItself { .. } => "below_itself",
             Self::NoReason { .. } => "no_reason",
             Self::Data { .. } => "data",
             Self::Needed { .. } => "needed",

@@ -26,7 +26,7 @@ use super::draft::Draft;
 use super::edit::{Edit, EditKind, NumberedEdit};
 use super::effects::{Effects, Refusal};
 use super::refusal::EditError;
-use super::visible_catalog::PinEdit;
+use super::visible_catalog::VisibilityEdit;
 use crate::catalog::Catalog;
 use crate::cluster::Skeleton;
 pub use crate::cluster::phantom::fqdn as phantom_fqdn;
@@ -82,8 +82,9 @@ pub(super) fn apply_edits<'a>(
     loop {
         let applied = apply_edits_except(&at_fault, Draft::new(skeleton, catalog, rules), edits);
         let refused: BTreeSet<u32> = applied.refused.iter().map(|refusal| refusal.edit).collect();
-        let pins = edits.iter().filter(|edit| !refused.contains(&edit.seq)).filter_map(PinEdit::by);
-        let more = applied.draft.doubling(&pins.collect::<Vec<_>>());
+        let taken = edits.iter().filter(|edit| !refused.contains(&edit.seq));
+        let more =
+            applied.draft.doubling(&taken.filter_map(VisibilityEdit::by).collect::<Vec<_>>());
         if more.is_empty() {
             return applied;
         }

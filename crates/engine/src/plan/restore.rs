@@ -3,8 +3,8 @@
 //! History never moves back. An earlier state returns as an ordinary proposal on the current state,
 //! so the rules of all other edits apply.
 //!
-//! The restored [`State`] of a deployment consists of visible barclamp versions, roles with data,
-//! noderoles with content and data, and nodes. Not restored are:
+//! The restored [`State`] of a deployment consists of its parent, visible barclamp versions, roles
+//! with data, noderoles with content and data, and nodes. Not restored are:
 //!
 //! * Edges. They are planned again, so another of several possible parents may be chosen.
 //! * Re-run counts, which only rise.
@@ -46,6 +46,8 @@ const MAX_PASSES: usize = 64;
 /// The state of a deployment that restoring covers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
+    /// Its parent; `None` for the root.
+    pub parent: Option<DeploymentId>,
     /// The visible version of each barclamp: its own pin or that of the nearest ancestor.
     pub versions: BTreeMap<BarclampName, Hash>,
     /// Its roles, with content and data.
@@ -62,6 +64,7 @@ impl State {
     pub fn of(blueprint: &Blueprint, catalog: &Catalog, deployment: DeploymentId) -> Option<Self> {
         let doc = &blueprint.deployments.get(&deployment)?.doc;
         let mut state = Self {
+            parent: doc.parent,
             roles: doc
                 .roles
                 .iter()
@@ -91,6 +94,7 @@ impl State {
     /// The differences between this state and another one.
     fn lacking(&self, current: &Self) -> BTreeSet<Goal> {
         let mut wanted = BTreeSet::new();
+        wanted.extend((self.parent != current.parent).then_some(Goal::Parent));
         let versions = self
             .versions
             .iter()
@@ -155,6 +159,8 @@ fn is_barrier(catalog: &Catalog, role: Hash) -> bool {
 /// A goal: one condition for a deployment to be in its earlier state.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Goal {
+    /// The deployment is below its earlier parent.
+    Parent,
     /// The deployment sees the barclamp in its earlier version.
     Version(BarclampName),
     /// The deployment does not see the barclamp.
@@ -392,8 +398,9 @@ impl<'a> Restoring<'a> {
     /// Tries an edit for each unmet goal, in the order that usually takes effect. Returns whether
     /// any edit did.
     fn pass(&mut self, additions: SideEffects) -> bool {
-        let kinds: [GoalFinder<Self>; 7] = [
+        let kinds: [GoalFinder<Self>; 8] = [
             Self::noderoles_to_unbind,
+            Self::parent,
             Self::versions,
             Self::moves,
             Self::roles_to_add,
@@ -465,6 +472,15 @@ impl<'a> Restoring<'a> {
             .into_iter()
             .map(|(key, node)| (Goal::WithoutNoderole(node, key.clone()), edit(key, node)))
             .collect()
+    }
+
+    /// The move back comes before versions, because it changes the inherited ones.
+    fn parent(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
+        let (deployment, was) = (self.deployment, self.was.parent);
+        let Ok(here) = self.draft.deployment(deployment) else { return Vec::new() };
+        let parent = was.filter(|was| here.parent != Some(*was));
+        let edit = |parent| Edit::MoveDeployment(edit::MoveDeployment { deployment, parent });
+        parent.map(|parent| (Goal::Parent, edit(parent))).into_iter().collect()
     }
 
     fn versions(&self, _: SideEffects) -> Vec<(Goal, Edit)> {
@@ -661,9 +677,11 @@ fn reason(now: RestoreInput<'_>, wanted: &Goal) -> String {
             "A deployment above uses it, or a deployment below still needs it".into()
         }
         Goal::Role(_) => "The versions that can be used give it other content".into(),
-        Goal::Version(_) | Goal::Node(_) | Goal::WithoutRole(_) | Goal::WithoutNoderole(..) => {
-            "A restored object needs its current state".into()
-        }
+        Goal::Parent
+        | Goal::Version(_)
+        | Goal::Node(_)
+        | Goal::WithoutRole(_)
+        | Goal::WithoutNoderole(..) => "A restored object needs its current state".into(),
     }
 }
 
@@ -680,6 +698,7 @@ fn goal_text(now: RestoreInput<'_>, earlier_blueprint: &Blueprint, wanted: &Goal
         fqdn.map_or_else(|| id.to_string(), |fqdn| phantom::called(fqdn, name).into_owned())
     };
     match wanted {
+        Goal::Parent => "the parent deployment".into(),
         Goal::Version(barclamp) => format!("version of barclamp {barclamp}"),
         Goal::WithoutBarclamp(barclamp) => format!("removal of barclamp {barclamp}"),
         Goal::Node(id) => format!("node {}", node(id)),

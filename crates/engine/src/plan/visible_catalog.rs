@@ -41,22 +41,26 @@ pub fn twice<'c>(
     Ok(None)
 }
 
-/// An edit that took effect and pinned or unpinned a barclamp.
+/// An edit that took effect and changed which barclamps a deployment sees.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PinEdit<'e> {
+pub(super) struct VisibilityEdit<'e> {
     edit: u32,
     deployment: DeploymentId,
-    barclamp: &'e BarclampName,
+    /// The barclamp that the edit pinned or unpinned; `None` if it moved the deployment.
+    barclamp: Option<&'e BarclampName>,
 }
 
-impl<'e> PinEdit<'e> {
+impl<'e> VisibilityEdit<'e> {
     pub fn by(edit: &'e NumberedEdit) -> Option<Self> {
-        let (Edit::UseBarclamp(edit::UseBarclamp { deployment, barclamp, .. })
-        | Edit::InheritBarclamp(edit::InheritBarclamp { deployment, barclamp })) = &edit.edit
-        else {
-            return None;
+        let (deployment, barclamp) = match &edit.edit {
+            Edit::UseBarclamp(edit::UseBarclamp { deployment, barclamp, .. })
+            | Edit::InheritBarclamp(edit::InheritBarclamp { deployment, barclamp }) => {
+                (*deployment, Some(barclamp))
+            }
+            Edit::MoveDeployment(edit::MoveDeployment { deployment, .. }) => (*deployment, None),
+            _ => return None,
         };
-        Some(Self { edit: edit.seq, deployment: *deployment, barclamp })
+        Some(Self { edit: edit.seq, deployment, barclamp })
     }
 }
 
@@ -78,19 +82,34 @@ struct NewRoles<'a> {
     roles: Vec<&'a RoleName>,
 }
 
-/// The last edit of a barclamp's pin in a deployment.
-type LastPins<'p> = BTreeMap<(DeploymentId, &'p BarclampName), u32>;
+/// The last edit of a barclamp's pin in a deployment, and the last move of a deployment (`None`).
+type LastEdits<'p> = BTreeMap<(DeploymentId, Option<&'p BarclampName>), u32>;
+
+/// The last edit that made a pin visible, which is `up` levels above the first deployment of the
+/// chain.
+fn made_visible(
+    last: &LastEdits<'_>,
+    chain: &[DeploymentId],
+    barclamp: &BarclampName,
+    up: usize,
+) -> Option<u32> {
+    // Pins above the visible version are hidden, so they did not make it visible. A move shows a
+    // deployment what is above it.
+    let pins = chain.iter().take(up + 1).filter_map(|id| last.get(&(*id, Some(barclamp))));
+    let moves = chain.iter().take(up).filter_map(|id| last.get(&(*id, None)));
+    pins.chain(moves).max().copied()
+}
 
 impl<'a> Draft<'a> {
-    /// The edits that give a role name two meanings in some deployment after all edits. `pins` are
+    /// The edits that give a role name two meanings in some deployment after all edits. `edits` are
     /// those that took effect, in order. If two edits conflict, the later one is at fault, unless
     /// the earlier one is refused already. An edit that conflicts with a barclamp from before the
     /// edits is always at fault.
-    pub fn doubling(&self, pins: &[PinEdit<'_>]) -> BTreeMap<u32, EditError> {
-        let ContestedNames { mut deployments, coming } = match self.contested(pins) {
+    pub fn doubling(&self, edits: &[VisibilityEdit<'_>]) -> BTreeMap<u32, EditError> {
+        let ContestedNames { mut deployments, coming } = match self.contested(edits) {
             Ok(contested) => contested,
             // The catalog lacks a visible version, so its roles are unknown.
-            Err(error) => return pins.iter().map(|pin| (pin.edit, error.clone())).collect(),
+            Err(error) => return edits.iter().map(|edit| (edit.edit, error.clone())).collect(),
         };
         let mut at_fault = BTreeMap::new();
         for (edit, coming) in coming {
@@ -116,20 +135,20 @@ impl<'a> Draft<'a> {
         at_fault
     }
 
-    fn contested(&self, pins: &[PinEdit<'_>]) -> Result<ContestedNames<'a>, EditError> {
-        let repinned = self.repinned();
+    fn contested(&self, edits: &[VisibilityEdit<'_>]) -> Result<ContestedNames<'a>, EditError> {
+        let changed = self.repinned_or_moved();
         let mut contested = ContestedNames::default();
-        if repinned.is_empty() {
+        if changed.is_empty() {
             return Ok(contested);
         }
-        let last: LastPins<'_> =
-            pins.iter().map(|pin| ((pin.deployment, pin.barclamp), pin.edit)).collect();
+        let last: LastEdits<'_> =
+            edits.iter().map(|edit| ((edit.deployment, edit.barclamp), edit.edit)).collect();
         // A deployment without pins sees the same as its parent.
         let pinning =
-            self.deployments().filter(|(id, d)| repinned.contains(id) || !d.barclamps.is_empty());
+            self.deployments().filter(|(id, d)| changed.contains(id) || !d.barclamps.is_empty());
         for (deployment, _) in pinning {
             let chain = self.chain(deployment);
-            if chain.iter().any(|id| repinned.contains(id)) {
+            if chain.iter().any(|id| changed.contains(id)) {
                 self.watch(&mut contested, &chain, deployment, &last)?;
             }
         }
@@ -143,7 +162,7 @@ impl<'a> Draft<'a> {
         contested: &mut ContestedNames<'a>,
         chain: &[DeploymentId],
         deployment: DeploymentId,
-        last: &LastPins<'_>,
+        last: &LastEdits<'_>,
     ) -> Result<(), EditError> {
         let catalog = self.catalog;
         let before = visible_barclamps(self.original_pins(chain));
@@ -160,9 +179,7 @@ impl<'a> Draft<'a> {
             let is_new =
                 |role: &&RoleName| known.is_none_or(|known| !known.roles.contains_key(*role));
             let roles: Vec<&RoleName> = content.roles.keys().filter(is_new).collect();
-            // Pins above the visible version are hidden, so they did not make it visible.
-            let by =
-                chain.iter().take(pin.up + 1).filter_map(|id| last.get(&(*id, pin.barclamp))).max();
+            let by = made_visible(last, chain, pin.barclamp, pin.up);
             let Some(edit) = by.filter(|_| !roles.is_empty()) else { continue };
             for role in &roles {
                 newly_visible.entry(*role).or_default().insert(&content.name);
@@ -172,7 +189,7 @@ impl<'a> Draft<'a> {
                 barclamp: &content.name,
                 roles,
             };
-            contested.coming.entry(*edit).or_default().push(coming);
+            contested.coming.entry(edit).or_default().push(coming);
         }
         if newly_visible.is_empty() {
             return Ok(());
@@ -312,8 +329,8 @@ mod tests {
         for NumberedEdit { seq, edit } in &used {
             draft.apply(*seq, edit).unwrap();
         }
-        let pins: Vec<PinEdit<'_>> = used.iter().filter_map(PinEdit::by).collect();
-        draft.doubling(&pins).into_keys().collect()
+        let edits: Vec<VisibilityEdit<'_>> = used.iter().filter_map(VisibilityEdit::by).collect();
+        draft.doubling(&edits).into_keys().collect()
     }
 
     #[test]

@@ -323,6 +323,9 @@ fn sideways_move_is_risk_unlike_move_down() {
             .risks
     };
     assert_eq!(to(blue), [].into());
+    // A deployment that moves down counts too: other ancestors grant permissions.
+    let down = Edit::MoveDeployment(edit::MoveDeployment { deployment: EDGE, parent: WEB });
+    assert_eq!(impact_of(&world.change(&[down])).risks, [Risk::Move].into());
     let beside = world.with_node(1, |doc| doc.deployment = EDGE);
     assert_eq!(impact_of(&world.to(beside)).risks, [Risk::Move].into());
 }

@@ -16,6 +16,7 @@ mod bind_nodes;
 mod create_deployment;
 mod expunge_node;
 mod inherit_barclamp;
+mod move_deployment;
 mod move_node;
 mod remove_deployment;
 mod remove_role;
@@ -189,6 +190,7 @@ macro_rules! kinds {
 kinds! {
     create_deployment: CreateDeployment,
     remove_deployment: RemoveDeployment,
+    move_deployment: MoveDeployment,
     use_barclamp: UseBarclamp,
     inherit_barclamp: InheritBarclamp,
     add_role: AddRole,
