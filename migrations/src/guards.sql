@@ -462,19 +462,20 @@ BEGIN
       USING ERRCODE = 'GY009', HINT = 'Submit the proposal again.';
   END IF;
 
-  -- The base is unchanged and contains every deployment that the review writes.
-  SELECT string_agg(coalesce(d.name, b.deployment_id::text), ', ' ORDER BY d.name) INTO named
-  FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id
-  WHERE b.review_id = s.id AND d.head_no IS DISTINCT FROM b.head_no;
+  -- Nothing in the base has changed that the review reads. The base contains its deployment, the
+  -- ancestors and every deployment that it writes.
+  SELECT string_agg(m.name, ', ' ORDER BY m.name) INTO named FROM moved_base(s.id) m;
   IF named IS NOT NULL THEN
     RAISE EXCEPTION 'Deployments that review % is based on have changed since: %', s.id, named
       USING ERRCODE = 'GY004', HINT = 'Submit the proposal again to plan it on the current target.';
   END IF;
   SELECT string_agg(d.name, ', ' ORDER BY d.name) INTO named
-  FROM written_by(s.id) w JOIN deployment d ON d.id = w.deployment_id
+  FROM (SELECT w.deployment_id FROM written_by(s.id) w
+        UNION SELECT l.deployment_id FROM review_lineage(s.id) l) x
+  JOIN deployment d ON d.id = x.deployment_id
   WHERE NOT EXISTS (SELECT FROM review_base b WHERE b.review_id = s.id AND b.deployment_id = d.id);
   IF named IS NOT NULL THEN
-    RAISE EXCEPTION 'Review % changes deployments outside its base: %', s.id, named
+    RAISE EXCEPTION 'Review % changes or reads deployments outside its base: %', s.id, named
       USING ERRCODE = 'GY009';
   END IF;
 

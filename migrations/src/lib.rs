@@ -146,6 +146,8 @@ const GUARDS: &str = concat!(
     "\n",
     include_str!("guards/second_factor.sql"),
     "\n",
+    include_str!("guards/base.sql"),
+    "\n",
     include_str!("guards/nodes.sql"),
     "\n",
     include_str!("guards/checks.sql"),

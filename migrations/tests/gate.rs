@@ -196,6 +196,83 @@ async fn changed_base_voids_but_sibling_does_not() {
     assert_refused("base moved", world.commit(&first, review).await, Refusal::BaseChanged);
 }
 
+/// Changes the document of *system*: approved by bo and committed.
+async fn change_system(world: &World, change: impl FnOnce(&mut serde_json::Value)) -> i64 {
+    let sql = "SELECT d.doc, convert_from(o.body, 'UTF8') FROM deployment d JOIN object o ON o.hash = d.doc WHERE d.system";
+    let (old, body): (world::Hash, String) =
+        sqlx::query_as(sql).fetch_one(world.db.app()).await.unwrap();
+    let mut doc = serde_json::from_str(&body).unwrap();
+    change(&mut doc);
+    let new = world.put("deployment", doc).await;
+    let proposal = world.propose(world.system, world.ada).await;
+    let mut planned = world.plan_for(proposal, world.storage, world.ada).await;
+    planned.risk = Vec::new();
+    planned.documents = vec![("deployment", world.system, Some(old), Some(new))];
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    world.commit(&planned, review).await.unwrap()
+}
+
+/// A barclamp with one role.
+async fn barclamp(world: &World, role: serde_json::Value) -> String {
+    let name = role["name"].as_str().unwrap().to_owned();
+    let role = hex(&world.put("role", role).await);
+    let doc = json!({"name": "other", "version": role, "roles": {name: role}, "jigs": {}});
+    hex(&world.put("barclamp", doc).await)
+}
+
+#[tokio::test]
+async fn commit_in_ancestor_voids_only_what_reads_it() {
+    let world = World::new().await;
+    let (planned, review) = approved(&world).await;
+    let harmless = barclamp(&world, json!({"name": "clock", "jig": "noop"})).await;
+    let moved = "SELECT count(*) FROM moved_base($1)";
+    change_system(&world, |doc| doc["roles"] = json!({"clock": {"role": "aa", "data": {}}})).await;
+    change_system(&world, |doc| doc["inactive_jigs"] = json!(["rsync"])).await;
+    change_system(&world, |doc| doc["barclamps"] = json!({"other": harmless})).await;
+    let moved: i64 =
+        sqlx::query_scalar(moved).bind(review).fetch_one(world.db.app()).await.unwrap();
+    assert_eq!((world.head_no(world.system).await, moved), (4, 0));
+    world.commit(&planned, review).await.unwrap();
+
+    let earlier = json!({"name": "disk", "jig": "noop", "preceeds": ["app"]});
+    let provider = json!({"name": "shop", "jig": "noop", "provides": ["app"]});
+    let (earlier, provider) = (barclamp(&world, earlier).await, barclamp(&world, provider).await);
+    let changes: Vec<(&str, serde_json::Value)> = vec![
+        ("roles", json!({"clock": {"role": "aa", "data": {}}, "app": {"role": "aa", "data": {}}})),
+        ("roles", json!({})),
+        ("barclamps", json!({"other": earlier})),
+        ("barclamps", json!({"other": provider})),
+        ("barclamps", json!({})),
+        ("note", json!("a field that the database does not know")),
+    ];
+    for (field, value) in changes {
+        let (planned, review) = approved(&world).await;
+        change_system(&world, |doc| doc[field] = value.clone()).await;
+        let refused = world.commit(&planned, review).await;
+        assert_refused(&format!("{field} {value}"), refused, Refusal::BaseChanged);
+        // Later commits do not make it valid again.
+        change_system(&world, |doc| doc["inactive_jigs"] = json!([value.to_string()])).await;
+        let refused = world.commit(&planned, review).await;
+        assert_refused("still void", refused, Refusal::BaseChanged);
+        let sql = "UPDATE proposal SET state = 'discarded', closed_at = now() WHERE state = 'open'";
+        world.owner(sql).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn understated_base_is_refused() {
+    let world = World::new().await;
+    let mut planned = world.plan(world.web, world.ada).await;
+    planned.base = vec![(world.system, 9), (world.web, 1)];
+    assert_refused("a later blueprint", world.submit(&planned).await, Refusal::IncompleteReview);
+    planned.base = vec![(world.web, 1)];
+    let review = world.submit(&planned).await.unwrap();
+    world.verdict(review, world.bo, "approve").await.unwrap();
+    let refused = world.commit(&planned, review).await;
+    assert_refused("without the parent", refused, Refusal::IncompleteReview);
+}
+
 #[tokio::test]
 async fn second_change_taking_same_node_is_refused() {
     let world = World::new().await;

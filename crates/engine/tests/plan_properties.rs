@@ -18,6 +18,7 @@
 //! * A role that a file binds is never added on another node because a role requires it, and one
 //!   request can remove all roles.
 //! * The preview predicts a drop, although it computes only one of several equivalent nodes.
+//! * A commit in an ancestor that changes nothing that a review reads leaves its plan identical.
 
 #![expect(clippy::unwrap_used, reason = "what a test can’t go on without, it fails without")]
 
@@ -41,6 +42,7 @@ use engine::plan::base::{Scope, ScopeChecker, base, beyond, outside, written};
 use engine::plan::drop_preview::{RoleDropPreview, preview_drop};
 use engine::plan::effects::{Bound, EffectCause};
 use engine::plan::ground::versions;
+use engine::plan::reads::{Change, Reads};
 use engine::plan::resolve::phantom_fqdn;
 use engine::plan::restore::{Goal, Restore, RestoreInput, State, restore};
 use engine::plan::{
@@ -1371,4 +1373,192 @@ fn restore_is_complete_or_reports_differences() {
     let (whole, busy) = (whole.get(), busy.get());
     println!("WHOLE {whole} of {busy}");
     assert!(busy >= 60 && whole * 2 >= busy, "{whole} of {busy} came back whole");
+}
+
+/// Roles of a second barclamp.
+const SECOND_ROLES: usize = 4;
+
+fn second_name(n: usize) -> RoleName {
+    RoleName::parse(&format!("s{n}")).unwrap()
+}
+
+/// The second barclamp. Its name comes first, so its attributes and jigs hide those of the other.
+fn second_barclamp() -> BarclampName {
+    BarclampName::parse("a").unwrap()
+}
+
+fn import_second(catalog: &mut Catalog, all: &[Wires], version: &str) -> Hash {
+    let mut content = BTreeMap::new();
+    for (n, wires) in all.iter().take(SECOND_ROLES).enumerate() {
+        let own = role(n, wires, version);
+        let role = Role {
+            name: second_name(n),
+            barclamp: second_barclamp(),
+            requires: (0..n).filter(|m| wires.requires[*m]).map(second_name).collect(),
+            wants: Vec::new(),
+            attribs: own.attribs.into_iter().filter(|_| wires.conflicts).collect(),
+            conflicts: BTreeSet::new(),
+            ..own
+        };
+        let hash = canonical::hash(&role).unwrap();
+        content.insert(role.name.clone(), hash);
+        catalog.add_role(hash, Arc::new(role));
+    }
+    let jig = json!({"test": {"class": "test", "client_role": second_name(0)}});
+    let jigs = if all[1].conflicts { jig } else { json!({}) };
+    let stored = json!({"name": "a", "version": version, "roles": content, "jigs": jigs});
+    let stored: Barclamp = serde_json::from_value(stored).unwrap();
+    let object = Object::of(ObjectKind::Barclamp, &stored).unwrap();
+    catalog.add(&object).unwrap();
+    object.hash
+}
+
+impl World {
+    /// Adds the second barclamp and pins it in *system*. Returns an edit for each of its versions.
+    fn add_second(&mut self, beginning: &Beginning) -> [Edit; 2] {
+        let pins = [(&beginning.first, "1"), (&beginning.other, "2")]
+            .map(|(roles, version)| import_second(&mut self.catalog, roles, version));
+        let uses = pins.map(|version| {
+            Edit::UseBarclamp(edit::UseBarclamp {
+                deployment: deployment(0),
+                barclamp: second_barclamp(),
+                version,
+            })
+        });
+        let effects = self.resolve(&uses[..1]);
+        self.take(&effects);
+        uses
+    }
+
+    /// The edits of the list that take effect together.
+    fn effective(&self, mut edits: Vec<Edit>) -> Vec<Edit> {
+        loop {
+            let refused = self.resolve(&edits).refused;
+            if refused.is_empty() {
+                return edits;
+            }
+            let refused: BTreeSet<u32> = refused.into_iter().map(|refusal| refusal.edit).collect();
+            edits = numbered(&edits)
+                .into_iter()
+                .filter(|numbered| !refused.contains(&numbered.seq))
+                .map(|numbered| numbered.edit)
+                .collect();
+        }
+    }
+
+    /// The blueprint after these effects, and the documents that change.
+    fn after(&self, effects: &Effects) -> (Blueprint, Vec<DocumentChange>) {
+        let after = materialize(&self.blueprint, &|_| None, effects).unwrap().blueprint;
+        let documents = compare(&self.blueprint, &after);
+        (after, documents)
+    }
+}
+
+/// Edits of the shared part of the cluster.
+fn shared_edit() -> impl Strategy<Value = Drawn> {
+    let bind = (some_node(), 0..SECOND_ROLES).prop_map(|(n, r)| {
+        Edit::Bind(edit::Bind { deployment: deployment(0), node: node(n), role: second_name(r) })
+    });
+    let unbind = (some_node(), 0..SECOND_ROLES).prop_map(|(n, r)| {
+        let noderole = NoderoleKey::first(second_name(r));
+        Edit::Unbind(edit::Unbind { node: node(n), noderole, with_dependents: true })
+    });
+    let add = (0..ROLES)
+        .prop_map(|r| Edit::AddRole(edit::AddRole { deployment: deployment(0), role: name(r) }));
+    let data = (0..ROLES, 3..6u8).prop_map(|(r, v)| {
+        Edit::SetRoleData(edit::SetRoleData {
+            deployment: deployment(0),
+            role: name(r),
+            data: json!({"v": v}),
+        })
+    });
+    let jig = any::<bool>().prop_map(|test| {
+        Edit::ActivateJig(edit::ActivateJig {
+            jig: JigName::parse(if test { "test" } else { "noop" }).unwrap(),
+            active: false,
+        })
+    });
+    let shared = prop_oneof![3 => bind, 1 => unbind, 1 => add, 2 => data, 1 => jig];
+    prop_oneof![2 => shared.prop_map(Drawn::Edit), 1 => edit()]
+}
+
+/// A review in a deployment and a commit in an ancestor. If the commit changes nothing that the
+/// review reads, the review still has its approved effects and documents. The test measures how
+/// many reviews survive a commit in their base, so that voiding all of them does not pass.
+#[test]
+fn commit_outside_of_reads_leaves_plan_identical() {
+    let cases = std::env::var("READS_CASES").ok().and_then(|cases| cases.parse().ok());
+    let mut runner = TestRunner::new(ProptestConfig {
+        cases: cases.unwrap_or(1_500),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    });
+    let (survived, void) = (Cell::new(0), Cell::new(0));
+    let drawn = (
+        beginning(),
+        prop::collection::vec(prop_oneof![2 => everyday(), 1 => shared_edit()], 0..14),
+        prop::collection::vec(prop_oneof![5 => everyday(), 1 => edit()], 1..8),
+        prop::collection::vec(shared_edit(), 1..4),
+        prop::option::weighted(0.3, 0..2usize),
+        any::<prop::sample::Index>(),
+    );
+    let done = runner.run(&drawn, |(beginning, first, review, commit, version, own)| {
+        let mut world = World::of(&beginning);
+        let uses = world.add_second(&beginning);
+        let first = world.edits(&first);
+        let effects = world.resolve(&first);
+        world.take(&effects);
+        let own = deployment(1 + own.index(beginning.parents.len()));
+        let skeleton = world.skeleton();
+        let covered = |edit: &Edit| ScopeChecker::new(&skeleton, own).covers(edit);
+        let review: Vec<Edit> = world.edits(&review).into_iter().filter(covered).collect();
+        let review = world.effective(review);
+        let commit = world.edits(&commit).into_iter().chain(version.map(|v| uses[v].clone()));
+        let commit = world.effective(commit.collect());
+        let (approved, committed) = (world.resolve(&review), world.resolve(&commit));
+        if !skeleton.deployments.contains_key(&own) || approved.is_empty() {
+            return Ok(());
+        }
+        let (planned, documents) = world.after(&approved);
+        let (after, changes) = world.after(&committed);
+        let now = World { blueprint: after, ..world.clone() };
+
+        let base = base(&skeleton, own, &approved);
+        let changed = written(&world.blueprint, &now.blueprint, &changes);
+        let changed: BTreeSet<_> = base.intersection(&changed).copied().collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let writes = written(&world.blueprint, &planned, &documents);
+        let review_change = Change { old: &world.blueprint, new: &planned, documents: &documents };
+        let commit_change =
+            Change { old: &world.blueprint, new: &now.blueprint, documents: &changes };
+        let reads =
+            Reads::of(review_change, approved.policy.is_some(), &now.skeleton(), &world.catalog)
+                .unwrap();
+        let ancestors = skeleton.chain(own).split_off(1);
+        let voids = |id: &DeploymentId| {
+            !ancestors.contains(id)
+                || writes.contains(id)
+                || reads.changed_by(commit_change, *id, &world.catalog).unwrap()
+        };
+        let id = |change: &DocumentChange| match change {
+            DocumentChange::Deployment { id, .. } => id.0,
+            DocumentChange::Node { id, .. } => id.0,
+        };
+        let replaced = documents.iter().any(|one| changes.iter().any(|two| id(one) == id(two)));
+        if replaced || changed.iter().any(voids) {
+            void.set(void.get() + 1);
+            return Ok(());
+        }
+        survived.set(survived.get() + 1);
+        let again = now.resolve(&review);
+        prop_assert_eq!(&again, &approved, "{:?} and then {:?}", commit, review);
+        prop_assert_eq!(now.after(&again).1, documents);
+        Ok(())
+    });
+    done.unwrap();
+    let (survived, void) = (survived.get(), void.get());
+    println!("SURVIVED {survived}, VOID {void}");
+    assert!(survived >= 50 && void >= 50, "{survived} survived, {void} void");
 }

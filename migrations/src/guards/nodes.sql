@@ -39,9 +39,7 @@ $$;
 -- that gets its first document has changed.
 CREATE OR REPLACE FUNCTION is_outdated(review bigint) RETURNS boolean LANGUAGE sql STABLE
 SET search_path = pg_catalog, public, pg_temp SET enable_seqscan = off SET jit = off AS $$
-  SELECT EXISTS (
-      SELECT FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id
-      WHERE b.review_id = review AND d.head_no IS DISTINCT FROM b.head_no)
+  SELECT EXISTS (SELECT FROM moved_base(review))
     OR EXISTS (
       SELECT FROM review_document x
       LEFT JOIN deployment d ON x.kind = 'deployment' AND d.id = x.id AND d.removed_in IS NULL

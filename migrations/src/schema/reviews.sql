@@ -43,8 +43,9 @@ CREATE TABLE review_base (
   PRIMARY KEY (review_id, deployment_id)
 );
 COMMENT ON TABLE review_base IS
-  'The deployments that the change was planned on. It is outdated once deployment.head_no differs. '
-  'Append-only.';
+  'The deployments that the change was planned on, each with its head_no then. A later commit there '
+  'voids the review, in an ancestor only if it changed something that the review reads '
+  '(base_moved). Append-only.';
 
 CREATE TABLE review_author (
   review_id  bigint NOT NULL REFERENCES review,

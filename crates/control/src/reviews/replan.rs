@@ -35,7 +35,7 @@ use crate::compute::ComputeLimit;
 use crate::current::Present;
 use crate::problems::from_store;
 use crate::proposals::change::{Planned, counting, plan_on_pool, tell};
-use crate::reviews::review::{changed, moved_base, moved_documents, named, review_risks};
+use crate::reviews::review::{changed, moved_documents, named, review_risks};
 use crate::reviews::submit::SubmitInput;
 use crate::{Control, done, text};
 
@@ -212,7 +212,7 @@ async fn moved(
     present: &Present,
     id: ReviewId,
 ) -> Result<Vec<String>, Problem> {
-    let base = moved_base(on, present, id).await.map_err(from_store)?;
+    let base = store::reviews::moved_base(on, id).await.map_err(from_store)?;
     let documents = store::reviews::documents(on, id).await.map_err(from_store)?;
     let records = store::reviews::moved_records(on, id).await.map_err(from_store)?;
     Ok(engine::gate::moved(&base, &moved_documents(present, &documents), &records))

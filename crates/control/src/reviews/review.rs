@@ -25,7 +25,6 @@ use engine::gate::{
 use engine::ids::{BlueprintNumber, DeploymentId, DeploymentName, PersonId, ReviewId};
 use serde_json::json;
 use sqlx::PgConnection;
-use store::StoreError;
 use store::proposals::ProposalRow;
 use store::reviews::{PersonRow, ReviewRow, VerdictRow};
 use time::OffsetDateTime;
@@ -95,7 +94,7 @@ impl Control {
             unresolved: None,
             // Requires a plan: see [`crate::reviews::impact`].
             lint: Vec::new(),
-            moved_base: moved_base(on, present, id).await.map_err(from_store)?,
+            moved_base: store::reviews::moved_base(on, id).await.map_err(from_store)?,
             moved_documents: moved_documents(present, &documents),
             moved_records: store::reviews::moved_records(on, id).await.map_err(from_store)?,
             same_epoch: row.epoch == present.head.epoch,
@@ -506,20 +505,6 @@ pub(crate) fn review_risks(row: &ReviewRow) -> BTreeSet<Risk> {
 
 pub(crate) fn parse_risks(words: &[String]) -> BTreeSet<Risk> {
     Risk::ALL.into_iter().filter(|risk| words.iter().any(|word| word == risk.as_str())).collect()
-}
-
-pub(crate) async fn moved_base(
-    on: &mut PgConnection,
-    present: &Present,
-    id: ReviewId,
-) -> Result<Vec<(String, i64)>, StoreError> {
-    let base = store::reviews::base(on, id).await?;
-    let moved = base.iter().filter_map(|(deployment, head_no)| match present.row(*deployment) {
-        Some(row) if row.head_no == *head_no => None,
-        Some(row) => Some((row.name.clone(), row.head_no.0)),
-        None => Some((deployment.to_string(), present.head.number.0)),
-    });
-    Ok(moved.collect())
 }
 
 /// The documents of the change that have changed since it was planned.

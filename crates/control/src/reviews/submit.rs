@@ -175,11 +175,14 @@ impl Control {
             .map_err(from_store)?
             .ok_or_else(Problem::internal)?;
         let base = store::reviews::base(on, known).await.map_err(from_store)?;
+        // The numbers of ancestors may differ in a base that has not moved.
+        let moved = store::reviews::moved_base(on, known).await.map_err(from_store)?;
+        let same_base = moved.is_empty() && base.keys().eq(new.base.keys());
         // A newer build may classify more risks than the one that made the earlier submission.
-        let is_same =
-            (previous.policy, previous.epoch, previous.change, base, review_risks(&previous))
-                == (new.policy, new.epoch, new.change, new.base.clone(), new.risks.clone());
-        if is_same {
+        let was = (previous.policy, previous.epoch, previous.change, previous.effects);
+        let is_same = was == (new.policy, new.epoch, new.change, new.effects)
+            && review_risks(&previous) == new.risks;
+        if same_base && is_same {
             return Err(Problem::conflict(
                 "submitted_already",
                 format!("This version is already submitted, as review {known}."),

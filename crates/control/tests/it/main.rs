@@ -7,6 +7,7 @@ mod access;
 mod arbitrary_blueprints;
 mod audit_export;
 mod bad_input;
+mod base;
 mod blueprints;
 mod catalog;
 mod change;

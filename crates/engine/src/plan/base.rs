@@ -3,7 +3,9 @@
 //! A review is valid only while the state that its plan read is unchanged. A plan for a deployment
 //! reads the deployment, its ancestors and its descendants. The ancestors provide parents and
 //! barclamps. Each deployment records the number of the target that last changed it. A review
-//! stores these numbers, and a commit inside them voids it. A commit in a sibling does not.
+//! stores these numbers, and a commit inside them voids it. A commit in a sibling does not. A commit
+//! in an ancestor voids it only if it changed something that the review reads there (see
+//! [`super::reads`]).
 //!
 //! A deployment counts as changed in these cases:
 //!

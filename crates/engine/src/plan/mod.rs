@@ -27,6 +27,7 @@ pub mod effects;
 pub mod ground;
 pub mod materialize;
 pub mod order;
+pub mod reads;
 pub mod refusal;
 mod remove;
 pub mod resolve;

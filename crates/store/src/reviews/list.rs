@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use engine::gate::{Verdict, VerdictKind};
 use engine::ids::{BlueprintNumber, DeploymentId, NodeId, PersonId, PolicyNumber, ReviewId};
 use sqlx::PgConnection;
+use sqlx::types::Json;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -47,7 +48,7 @@ pub struct FactsRow {
     pub submitted: i64,
     /// The people who opened the unresolved threads.
     pub threads: Vec<String>,
-    /// Deployments of its base that changed since, each with the number of the blueprint.
+    /// As [`super::moved_base`].
     pub moved_base: Vec<(String, i64)>,
 }
 
@@ -70,8 +71,7 @@ struct Facts {
     signed: Vec<Uuid>,
     submitted: i64,
     threads: Vec<String>,
-    moved: Vec<String>,
-    moved_by: Vec<i64>,
+    moved: Json<Vec<(String, i64)>>,
 }
 
 const FACTS: &str = include_str!("statements/facts.sql");
@@ -101,7 +101,7 @@ fn to_review_facts(row: Facts) -> Result<FactsRow, StoreError> {
         signed: row.demanded.then(|| row.signed.into_iter().map(PersonId).collect()),
         submitted: row.submitted,
         threads: row.threads,
-        moved_base: row.moved.into_iter().zip(row.moved_by).collect(),
+        moved_base: row.moved.0,
     })
 }
 

@@ -20,7 +20,7 @@ pub use list::{
     lines_of, open_review_facts,
 };
 pub use replans::{
-    ReplanRow, insert_replan, moved_records, replan_for_version, replans, stale_reviews,
+    ReplanRow, insert_replan, moved_base, moved_records, replan_for_version, replans, stale_reviews,
 };
 pub use review::{
     NewReview, PersonRow, REFUSED_AGAIN, ReviewRow, ReviewerRow, VerdictRow, able,

@@ -96,6 +96,19 @@ pub async fn replan_for_version(
     Ok(row.map(to_replan))
 }
 
+/// Deployments of a review's base that have changed in a way that voids it, each with the number of
+/// the blueprint that last changed it. The database decides (`base_moved`). A commit in an ancestor
+/// counts only if it changed something that the review reads.
+pub async fn moved_base(
+    connection: &mut PgConnection,
+    id: ReviewId,
+) -> Result<Vec<(String, i64)>, StoreError> {
+    Ok(sqlx::query_as("SELECT name, head_no FROM moved_base($1) ORDER BY deployment_id")
+        .bind(id.0)
+        .fetch_all(connection)
+        .await?)
+}
+
 /// The nodes whose first document a review writes and whose record changed since it was planned.
 pub async fn moved_records(
     connection: &mut PgConnection,
@@ -107,7 +120,7 @@ pub async fn moved_records(
         .await?)
 }
 
-/// Newest reviews of open proposals that are outdated, oldest first. A deployment of the base, a
+/// Newest reviews of open proposals that are outdated, oldest first. Their base ([`moved_base`]), a
 /// replaced document or the record of a node without a document has changed.
 pub async fn stale_reviews(
     connection: &mut PgConnection,

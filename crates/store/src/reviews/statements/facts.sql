@@ -25,11 +25,5 @@ SELECT s.id, p.state = 'open' AND p.version = s.version AS newest, t.number AS t
         JOIN comment c ON c.review_id = o.id AND c.thread_id IS NULL AND c.resolved_by IS NULL
         JOIN person w ON w.id = c.person_id
         WHERE o.proposal_id = p.id AND p.state = 'open' ORDER BY c.id LIMIT $2) AS threads,
-  ARRAY(SELECT coalesce(d.name, b.deployment_id::text)
-        FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id
-        WHERE b.review_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no
-        ORDER BY b.deployment_id) AS moved,
-  ARRAY(SELECT coalesce(d.head_no, 0)
-        FROM review_base b LEFT JOIN deployment d ON d.id = b.deployment_id
-        WHERE b.review_id = s.id AND p.state = 'open' AND d.head_no IS DISTINCT FROM b.head_no
-        ORDER BY b.deployment_id) AS moved_by
+  (SELECT coalesce(jsonb_agg(jsonb_build_array(m.name, m.head_no) ORDER BY m.deployment_id), '[]')
+   FROM moved_base(s.id) m WHERE p.state = 'open') AS moved
