@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn worker_page_lists_leased_runs() {
         let moment = "2026-09-21T14:13:20Z";
-        let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
+        let mut view = json!({"id": Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
             "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "last_heartbeat": moment,
             "lease_until": moment, "reason": null, "drain": null, "may_drain": {"allowed": true, "reason": null}});
         let text = worker_text(&view, OutputFormat::default());

@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{JsonBody, PathParams, Refusal, expects_page};
+use crate::http::problems::{JsonBody, Refusal, expects_page};
 use crate::http::session::{Client, SignedIn};
 use crate::pages::sign_in::safe_redirect_path;
 use crate::rest::named::PathPerson;

@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 use ureq::http::Method;
 use uuid::Uuid;
 
