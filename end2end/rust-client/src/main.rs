@@ -10,11 +10,12 @@ use std::fmt::{Debug, Display};
 use uuid::Uuid;
 
 #[allow(dead_code, clippy::all)]
-mod client {
+mod generated {
     include!(concat!(env!("OUT_DIR"), "/client/mod.rs"));
 }
 
-use client::*;
+use generated::client::*;
+use generated::types::*;
 
 const NONE: Option<&str> = None;
 
@@ -113,7 +114,7 @@ async fn propose(author: &HttpClient, node: NodeId) -> String {
     let proposed = author.create_deployment(Some(Uuid::new_v4().to_string()), request).await;
     let proposed = response("createDeployment", proposed);
     let barclamps = author.list_barclamps(NONE, Some("demo"), None, None, NONE).await;
-    let demo = response("listBarclamps", barclamps).barclamps.remove(0);
+    let demo = response("listBarclamps", barclamps).versions.remove(0);
 
     let deployment = proposed.id;
     let role = "base-files".to_owned();
