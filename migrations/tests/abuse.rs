@@ -673,9 +673,9 @@ async fn deployment_move_without_its_risk_is_refused() {
     let (other, review) = approved(&world).await;
     refused_within(&world, &other, review, &[moves]).await;
     discard(&world, &other).await;
-    let stays = json!({"app": {"deployment": world.web, "data": {}}});
+    let more = json!({"app": {"deployment": world.web, "data": {"port": 5}}});
     let n1 = (world.n1, "n1.x.example", world.web);
-    let (other, review) = changed(&world, n1, stays, &[], &["move", "rerun"]).await;
+    let (other, review) = changed(&world, n1, more, &[], &["move", "rerun"]).await;
     let mut tx = world.db.app().begin().await.unwrap();
     world.insert_blueprint(&mut tx, review, &world.root_with(&other).await).await.unwrap();
     assert_refused("no document", tx.execute(moves).await, Refusal::UnlistedRows);

@@ -455,7 +455,7 @@ async fn deployment_depth_is_limited() {
 async fn older_deployment_beyond_depth_limit_is_editable() {
     let world = World::new().await;
     let mut tx = world.db.owner().begin().await.unwrap();
-    for guard in ["guard_document", "guard_intent"] {
+    for guard in ["guard_document", "guard_intent", "guard_move"] {
         sqlx::query(sqlx::AssertSqlSafe(format!("ALTER TABLE deployment DISABLE TRIGGER {guard}")))
             .execute(&mut *tx)
             .await

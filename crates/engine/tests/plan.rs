@@ -1961,8 +1961,8 @@ fn move_cannot_make_role_name_ambiguous() {
     // Web without versions of its own brings its child along.
     assert_eq!(refusal(&world, move_below(WEB, EDGE)).0, "role_twice");
     // The later of two conflicting edits is at fault.
-    let effects = world.effects(&[use_in(SYSTEM, &second), move_below(below, SYSTEM)]);
-    assert_eq!(effects.refused.iter().map(|r| r.edit).collect::<Vec<_>>(), [1]);
+    let effects = world.effects(&[move_below(below, SYSTEM), use_in(SYSTEM, &second)]);
+    assert_eq!(effects.refused.iter().map(|r| r.edit).collect::<Vec<_>>(), [2]);
     let other = barclamp(&mut world, "third", "1", &["app"]);
     let effects = world.effects(&[move_below(EDGE, below), use_in(below, &other)]);
     assert_eq!(effects.refused.iter().map(|r| r.edit).collect::<Vec<_>>(), [1, 2]);

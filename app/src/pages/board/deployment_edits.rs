@@ -10,7 +10,8 @@ use leptos::prelude::*;
 use uuid::Uuid;
 
 use super::board_state::BoardState;
-use crate::components::{DeploymentField, Fault};
+use crate::components::Fault;
+use crate::pages::deployments::DeploymentField;
 use crate::pages::edits::{EditForm, Outcome, SubmitButton, TypedName};
 
 /// Removes a role without nodes from the deployment.

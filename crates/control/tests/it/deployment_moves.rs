@@ -43,7 +43,7 @@ async fn deployment_moves_by_reviewed_proposal() {
         review.summary[0],
         "Deployment web moves from system to edge, with the deployments below it."
     );
-    assert_eq!((review.risks, review.gate.needed), ([Risk::Move].into(), 2));
+    assert_eq!((review.risks.as_slice(), review.gate.needed), ([Risk::Move].as_slice(), 2));
     installation.approve(&installation.bo, id).await;
     let refused = installation.commit(&installation.ada, id).await.unwrap_err();
     assert_eq!(refused.code, "not_approved", "the policy requires two approvals for a move");
@@ -96,7 +96,7 @@ async fn steps_with_other_inherited_content_run_again() {
     let edit = move_below(&installation, "web", "edge").await;
     let id = installation.submit(&installation.ada, "web", vec![edit]).await;
     let review = installation.control.review(&installation.bo, id).await.unwrap();
-    assert_eq!(review.risks, [Risk::Move, Risk::Rerun].into());
+    assert_eq!(review.risks, [Risk::Rerun, Risk::Move]);
     installation.approve(&installation.bo, id).await;
     let blueprint = installation.commit(&installation.ada, id).await.unwrap();
     let again: Vec<String> = installation

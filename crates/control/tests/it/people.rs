@@ -230,6 +230,9 @@ async fn move_needs_permissions_in_all_three_deployments() {
     let of_shop = installation.with(&root, "dan", &of("operator", &["shop"])).await;
     let of_target = installation.with(&root, "eli", &of("operator", &["shop", "edge"])).await;
     let of_both = installation.with(&root, "fay", &of("operator", &["web", "edge"])).await;
+    let target_only = installation.with(&root, "gus", &of("reviewer", &["shop", "edge"])).await;
+    let source_only = installation.with(&root, "hal", &of("reviewer", &["web"])).await;
+    let both = installation.with(&root, "ira", &of("reviewer", &["web", "edge"])).await;
     let edits = vec![Edit::MoveDeployment(edit::MoveDeployment { deployment: shop, parent: edge })];
     let (id, version) = installation.propose(&of_shop, "shop", edits).await;
     let submit =
@@ -238,9 +241,6 @@ async fn move_needs_permissions_in_all_three_deployments() {
     assert_eq!(code(submit(&of_target).await), "forbidden", "the old parent counts too");
     let review = submit(&of_both).await.unwrap();
 
-    let target_only = installation.with(&root, "gus", &of("reviewer", &["shop", "edge"])).await;
-    let source_only = installation.with(&root, "hal", &of("reviewer", &["web"])).await;
-    let both = installation.with(&root, "ira", &of("reviewer", &["web", "edge"])).await;
     let approve = async |who: &Actor| {
         installation.control.give_verdict(who, review, VerdictKind::Approve, String::new()).await
     };
