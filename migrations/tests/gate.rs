@@ -222,7 +222,7 @@ async fn barclamp(world: &World, role: serde_json::Value) -> String {
 }
 
 #[tokio::test]
-async fn commit_in_ancestor_voids_only_what_reads_it() {
+async fn ancestor_commit_voids_only_its_readers() {
     let world = World::new().await;
     let (planned, review) = approved(&world).await;
     let harmless = barclamp(&world, json!({"name": "clock", "jig": "noop"})).await;
