@@ -206,7 +206,7 @@ async fn change_system(world: &World, change: impl FnOnce(&mut serde_json::Value
     let new = world.put("deployment", doc).await;
     let proposal = world.propose(world.system, world.ada).await;
     let mut planned = world.plan_for(proposal, world.storage, world.ada).await;
-    planned.risk = Vec::new();
+    planned.risk = vec!["halt".into()];
     planned.documents = vec![("deployment", world.system, Some(old), Some(new))];
     let review = world.submit(&planned).await.unwrap();
     world.verdict(review, world.bo, "approve").await.unwrap();
