@@ -64,5 +64,5 @@ expect(models.Success, run("proposals", "discard_proposal", proposed.proposal, i
 
 # An error.
 problem = expect(models.Problem, run("deployments", "get_deployment", "nowhere"))
-assert problem.code is models.ProblemCode.NOT_FOUND, problem
+assert problem.code is models.KnownProblemCode.NOT_FOUND, problem
 assert problem.type_ == "urn:gantry:problem:not_found", problem

@@ -330,7 +330,7 @@ async fn target_history_shows_authors_and_compares_targets() {
         "href=\"/blueprints?deployment=web&amp;from=2&amp;to=2\" aria-label=\"Compare from blueprint 2\"",
         "href=\"/blueprints?deployment=web&amp;from=1&amp;to=2\" aria-label=\"Changes of blueprint 2\"",
         "From blueprint 1 to blueprint 2",
-        "href=\"/api/v1/blueprints/compare?deployment=web&amp;from=1&amp;to=2&amp;as=text\"",
+        "href=\"/api/v1/blueprints/compare?deployment=web&amp;from=1&amp;to=2&amp;format=text\"",
         "10.8.0.0/22",
         "secret, ",
         "other documents are unchanged",

@@ -14,6 +14,8 @@ pub mod call;
 pub mod calls;
 pub mod catalog;
 pub mod deployments;
+#[cfg(feature = "schema")]
+mod enumerations;
 pub mod limits;
 pub mod listing;
 pub mod live;

@@ -107,7 +107,8 @@ pub struct Maintenance {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NodeConnection {
-    /// `local` or `ssh`.
+    /// Transport of the connection.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::enumerations::Transport"))]
     pub transport: String,
     /// The folder that is the node's root file system.
     pub root: String,
@@ -273,7 +274,8 @@ pub struct NodeFacts {
 pub struct ReportView {
     /// Time of the report.
     pub at: At,
-    /// `startup`, `shutdown`, `bootenv` or `facts`.
+    /// Kind of the report.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::enumerations::ReportKind"))]
     pub kind: String,
     /// Boot id, or the name of a boot environment.
     pub value: String,
@@ -553,7 +555,8 @@ pub struct NodeSummary {
     pub alive: bool,
     /// Whether steps may start on it. False during maintenance.
     pub available: bool,
-    /// `local` or `ssh`.
+    /// Transport of the connection.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::enumerations::Transport"))]
     pub transport: String,
     /// Error of the last health check, if it failed.
     #[serde(default)]

@@ -73,7 +73,8 @@ impl AccountKind {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Grant {
-    /// `viewer`, `operator`, `reviewer` or `admin`.
+    /// The permission.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::enumerations::Permission"))]
     pub permission: String,
     /// Name of a deployment. The permission includes its descendants. Absent: all deployments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -108,9 +109,11 @@ pub struct PersonView {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccessChangeView {
-    /// `created`, `granted`, `enabled`, `link` or `reset`.
+    /// Kind of the change.
+    #[cfg_attr(feature = "schema", schemars(with = "crate::enumerations::AccessChangeKind"))]
     pub kind: String,
     /// The permission that was granted.
+    #[cfg_attr(feature = "schema", schemars(with = "Option<crate::enumerations::Permission>"))]
     pub permission: Option<String>,
     /// The deployment that the permission is limited to. Absent: all deployments.
     pub deployment: Option<String>,
@@ -377,6 +380,7 @@ pub struct MyAccount {
     /// The person and their permissions.
     pub person: PersonView,
     /// Permissions of this request. A token can have fewer than its person.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::enumerations::Permission>"))]
     pub permissions: Vec<String>,
     /// Id of the token that authenticated the request.
     pub token: Option<Uuid>,
@@ -431,6 +435,7 @@ pub struct TokenRequest {
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::limits::API_TOKEN_DAYS)))]
     pub days: u32,
     /// Permissions of the token: a subset of its person's permissions, without `reviewer`.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::enumerations::TokenScope>"))]
     pub scopes: Vec<String>,
     /// Name of a deployment. The token is limited to it and its descendants. Not allowed with
     /// `admin`. Absent: all deployments of its person.
@@ -478,6 +483,7 @@ pub struct TokenView {
     /// Name of the token.
     pub name: String,
     /// Permissions of the token.
+    #[cfg_attr(feature = "schema", schemars(with = "Vec<crate::enumerations::TokenScope>"))]
     pub scopes: Vec<String>,
     /// The deployment that the token is limited to, or null for all deployments of its person.
     pub deployment: Option<String>,

@@ -19,7 +19,7 @@ pub struct Problem {
     #[serde(rename = "type", default = "blank")]
     pub kind: String,
     /// Stable code for API clients. Later versions can add codes.
-    #[cfg_attr(feature = "schema", schemars(schema_with = "code_schema"))]
+    #[cfg_attr(feature = "schema", schemars(with = "ProblemCode"))]
     pub code: String,
     /// Short summary. It is the same for all problems with this code.
     pub title: String,
@@ -97,14 +97,8 @@ fn blank() -> String {
     "about:blank".into()
 }
 
-/// Clients must accept codes that they don't know, so the list is one of two alternatives.
-#[cfg(feature = "schema")]
-fn code_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let known = generator.subschema_for::<ProblemCode>();
-    schemars::json_schema!({ "anyOf": [known, { "type": "string" }] })
-}
-
-/// The known codes, as a named schema.
+/// The code of a problem, as a named schema. Clients must accept codes that they don't know, so the
+/// list is one of two alternatives.
 #[cfg(feature = "schema")]
 struct ProblemCode;
 
@@ -112,6 +106,25 @@ struct ProblemCode;
 impl schemars::JsonSchema for ProblemCode {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "ProblemCode".into()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let known = generator.subschema_for::<KnownProblemCode>();
+        schemars::json_schema!({
+            "anyOf": [known, { "type": "string" }],
+            "description": "The code of a problem. Later versions can add codes."
+        })
+    }
+}
+
+/// The known codes, as a named schema.
+#[cfg(feature = "schema")]
+struct KnownProblemCode;
+
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for KnownProblemCode {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "KnownProblemCode".into()
     }
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

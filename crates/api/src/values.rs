@@ -109,7 +109,8 @@ pub struct ResultLine {
     pub role: String,
     /// The action of the step.
     pub action: String,
-    /// `succeeded`, `failed`, `canceled` or `late`.
+    /// Outcome of the run.
+    #[cfg_attr(feature = "schema", schemars(with = "ResultOutcome"))]
     pub outcome: String,
     /// The blueprint that the run executed.
     pub blueprint: BlueprintNumber,

@@ -11,14 +11,14 @@ use api::rollout::{BlueprintProgress, RetriedSteps, RetryFailed};
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use engine::blueprint::Anchor;
 use engine::ids::BlueprintNumber;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::AppState;
-use crate::http::contract::{Operations, op};
+use crate::http::contract::{Negotiated, Operations, op};
 use crate::http::limits;
 use crate::http::problems::{JsonBody, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
@@ -26,12 +26,11 @@ use crate::rest::reviews::{Committed, followed};
 use crate::rest::{Answer, CreatedWithLocation};
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
     all.get("/blueprints", blueprints, op("listBlueprints", "List blueprints"))
         .get(
             "/blueprints/compare",
             compare,
-            op("compareBlueprints", "Compare two blueprints").content(DIFFERENCE),
+            op("compareBlueprints", "Compare two blueprints").content(&["text/plain"]),
         )
         .get(
             "/blueprints/{number}",
@@ -77,8 +76,7 @@ struct CompareQuery {
     to: String,
     deployment: Option<String>,
     /// Format of the response. For links, which can't set an `Accept` header.
-    #[serde(rename = "as")]
-    form: Option<Form>,
+    format: Option<DifferenceFormat>,
     /// Return documents after this one (JSON only).
     after: Option<Anchor>,
 }
@@ -86,7 +84,7 @@ struct CompareQuery {
 /// Format of a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Form {
+pub(super) enum DifferenceFormat {
     Text,
     Json,
 }
@@ -96,33 +94,33 @@ async fn compare(
     SignedIn(actor): SignedIn,
     QueryParams(pair): QueryParams<CompareQuery>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Negotiated<Comparison>, Refusal> {
     let (from, to, deployment) =
         (Point::named(&pair.from)?, Point::named(&pair.to)?, pair.deployment.as_deref());
     let found = state.control.compare(&actor, from, to, deployment).await?;
-    compared(pair.form, &headers, found, pair.after.as_ref())
+    compared(pair.format, &headers, found, pair.after.as_ref())
 }
 
 /// Returns the format named in the URL. Without one, text if the client accepts only text, and JSON
 /// otherwise. Text is complete. JSON is paged by document.
 pub(super) fn compared(
-    form: Option<Form>,
+    format: Option<DifferenceFormat>,
     headers: &HeaderMap,
     found: Comparison,
     after: Option<&Anchor>,
-) -> Result<Response, Refusal> {
+) -> Result<Negotiated<Comparison>, Refusal> {
     let accepted =
         headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let as_text = form
-        .map_or(accepted.contains("text/plain") && !accepted.contains("json"), |form| {
-            form == Form::Text
+    let as_text = format
+        .map_or(accepted.contains("text/plain") && !accepted.contains("json"), |format| {
+            format == DifferenceFormat::Text
         });
     let mut answer = match as_text {
         true => found.text().into_response(),
         false => Json(found.page(after, MAX_DOCUMENTS)?).into_response(),
     };
     answer.headers_mut().append(header::VARY, HeaderValue::from_static("accept"));
-    Ok(answer)
+    Ok(answer.into())
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

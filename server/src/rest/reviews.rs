@@ -1,7 +1,7 @@
 //! `/api/v1/reviews` and `/api/v1/threads`: changes, verdicts, discussion and commit of a review.
 
 use api::Problem;
-use api::blueprints::MAX_DOCUMENTS;
+use api::blueprints::{Comparison, MAX_DOCUMENTS};
 use api::people::{Signature, SignatureRequest};
 use api::reviews::{
     ChangesSinceView, Discussion, ReviewPage, ReviewView, ReviewedNoderole, ReviewedNoderoleQuery,
@@ -10,7 +10,6 @@ use api::reviews::{
 use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
 use control::ToCommit;
 use control::people::Permission;
 use engine::blueprint::{Anchor, Impact};
@@ -21,20 +20,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::AppState;
-use crate::http::contract::{Created, Operations, op};
+use crate::http::contract::{Created, Negotiated, Operations, op};
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
-use crate::rest::blueprints::{Form, compared};
+use crate::rest::blueprints::{DifferenceFormat, compared};
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
-    const DIFFERENCE: &[&str] = &["application/json", "text/plain"];
     all.get("/reviews", reviews, op("listReviews", "List reviews"))
         .get("/reviews/{id}", review, op("getReview", "Get a review"))
         .get(
             "/reviews/{id}/difference",
             review_difference,
-            op("getReviewDifference", "Get the changes of a review").content(DIFFERENCE),
+            op("getReviewDifference", "Get the changes of a review").content(&["text/plain"]),
         )
         .get("/reviews/{id}/impact", impact, op("getImpact", "Get the impact of a review"))
         .get(
@@ -341,8 +339,8 @@ async fn view_review(
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ReviewDifferenceQuery {
-    #[serde(rename = "as")]
-    form: Option<Form>,
+    /// Format of the response. For links, which can't set an `Accept` header.
+    format: Option<DifferenceFormat>,
     after: Option<Anchor>,
 }
 
@@ -352,7 +350,7 @@ async fn review_difference(
     PathParams(id): PathParams<ReviewId>,
     QueryParams(asked): QueryParams<ReviewDifferenceQuery>,
     headers: HeaderMap,
-) -> Result<Response, Refusal> {
+) -> Result<Negotiated<Comparison>, Refusal> {
     let found = state.control.review_difference(&actor, id).await?;
-    compared(asked.form, &headers, found, asked.after.as_ref())
+    compared(asked.format, &headers, found, asked.after.as_ref())
 }

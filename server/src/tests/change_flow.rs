@@ -186,7 +186,7 @@ async fn change_is_proposed_reviewed_and_run_over_rest() {
     );
     assert_eq!(line["blueprints"][0]["approved_by"], json!(["bo"]));
     let compared = server
-        .send_get("/api/v1/blueprints/compare?from=3&to=1&deployment=web&as=text", &ada)
+        .send_get("/api/v1/blueprints/compare?from=3&to=1&deployment=web&format=text", &ada)
         .await;
     let text = compared.text();
     assert!(text.starts_with("from blueprint 3 (") && text.contains("in   web\n"), "{text}");

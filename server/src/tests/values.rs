@@ -384,7 +384,8 @@ async fn review_shows_effective_values_of_role_data() {
     port(&all, 0);
     assert!(all.to_string().contains("(secret db version 1)"), "{all}");
     assert_eq!(values(review, "/difference").await, all);
-    let text = server.send_get(&format!("/api/v1/reviews/{review}/difference?as=text"), &ada).await;
+    let text =
+        server.send_get(&format!("/api/v1/reviews/{review}/difference?format=text"), &ada).await;
     let line = "web: app /port: no value -> 8080 (deployment role). Applies to 1 noderole.";
     assert!(text.text().contains(line), "{}", text.text());
 
@@ -396,6 +397,7 @@ async fn review_shows_effective_values_of_role_data() {
     let version = server.append(&ada, proposal, version, json!([own])).await;
     let review = server.submit(&ada, (proposal, version)).await;
     port(&values(review, "").await, 1);
-    let text = server.send_get(&format!("/api/v1/reviews/{review}/difference?as=text"), &ada).await;
+    let text =
+        server.send_get(&format!("/api/v1/reviews/{review}/difference?format=text"), &ada).await;
     assert!(text.text().contains("No effect: 1 noderole overrides it."), "{}", text.text());
 }

@@ -84,7 +84,7 @@ fn Found(found: Comparison, wanted: Memo<PageParams>) -> impl IntoView {
     let rest = move |form: &'static str| {
         // The cursor of the history does not affect the comparison.
         let address = wanted.read().comparison().address();
-        format!("{REST}?{}&as={form}", address.split_once('?').map_or("", |(_, query)| query))
+        format!("{REST}?{}&format={form}", address.split_once('?').map_or("", |(_, query)| query))
     };
     let more = (found.more > 0).then(|| omitted_notice(&found, wanted));
     let restore = restorable(&found).map(|(name, target)| view! { <RestoreForm name target/> });

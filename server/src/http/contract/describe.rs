@@ -1,6 +1,7 @@
 //! Derives the description of an operation from its handler's signature.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use axum::Json;
 use axum::extract::State;
@@ -255,6 +256,28 @@ impl<T: Serialize> IntoResponse for Versioned<T> {
 }
 
 impl<T: JsonSchema> DescribeOutput for Versioned<T> {
+    fn describe(types: &mut OperationTypes<'_>) {
+        Json::<T>::describe(types);
+    }
+}
+
+/// A response that is JSON or has another of the operation's content types, as the client requests.
+#[derive(Debug)]
+pub(crate) struct Negotiated<T>(Response, PhantomData<T>);
+
+impl<T> From<Response> for Negotiated<T> {
+    fn from(response: Response) -> Self {
+        Self(response, PhantomData)
+    }
+}
+
+impl<T> IntoResponse for Negotiated<T> {
+    fn into_response(self) -> Response {
+        self.0
+    }
+}
+
+impl<T: JsonSchema> DescribeOutput for Negotiated<T> {
     fn describe(types: &mut OperationTypes<'_>) {
         Json::<T>::describe(types);
     }

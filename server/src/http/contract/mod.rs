@@ -19,7 +19,9 @@ mod document;
 mod normal_form;
 mod rules;
 
-pub(crate) use describe::{Caller, Created, Describe, DescribeInput, OperationTypes, Versioned};
+pub(crate) use describe::{
+    Caller, Created, Describe, DescribeInput, Negotiated, OperationTypes, Versioned,
+};
 pub(crate) use document::document;
 pub(crate) use rules::{LONGEST_KEY, Version, add_encoding_to_etag, version};
 
