@@ -1,7 +1,7 @@
 //! Commands for blueprints and their rollouts, and the difference between two of them.
 
 use api::blueprints::Comparison;
-use api::rollout::{BlueprintProgress, RetriedSteps, RetryFailed};
+use api::rollout::{BlueprintProgress, RetriedSteps};
 use clap::Subcommand;
 use engine::ids::{BlueprintNumber, actor_name};
 use serde::Deserialize as _;
@@ -23,10 +23,10 @@ use crate::server::parse_answer;
 /// Prints all differences, page by page: as text with the changed scripts, or as a document.
 pub(crate) fn difference(client: &Client, path: &str, query: &Query) -> Outcome {
     let Client { server, output } = client;
-    let mut whole: Comparison = server.read(&query.clone().with("as", "json").behind(path))?;
+    let mut whole: Comparison = server.read(&query.clone().with("format", "json").behind(path))?;
     while let Some(after) = whole.next.take() {
         let page: Comparison = server.read(
-            &query.clone().with("as", "json").with("after", after.to_string()).behind(path),
+            &query.clone().with("format", "json").with("after", after.to_string()).behind(path),
         )?;
         whole.difference.deployments.extend(page.difference.deployments);
         whole.difference.nodes.extend(page.difference.nodes);
@@ -111,11 +111,9 @@ pub(crate) fn blueprint(client: &Client, command: &Blueprint) -> Outcome {
             progress_text,
         ),
         Blueprint::Retry { number, destructive, because } => {
-            let wanted = RetryFailed { reason: because.reason.clone(), destructive: *destructive };
-            let response = server.post(
-                &format!("/blueprints/{number}/retry"),
-                serde_json::to_value(&wanted).unwrap_or_default(),
-            )?;
+            let number = BlueprintNumber(*number);
+            let retry = api::calls::retry_failed(number, &because.reason, *destructive);
+            let response = server.call(&retry)?;
             let outcome: RetriedSteps = parse_answer(&response, "expected the outcome of a retry")?;
             output.either(&response, &plain(&outcome.text()))
         }

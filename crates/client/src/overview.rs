@@ -7,7 +7,7 @@ use clap::Args;
 use engine::counting::many;
 use engine::ids::actor_name;
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::args::OnOff;
 use crate::client::{Client, WatchOption};
@@ -39,8 +39,7 @@ pub(crate) struct Execution {
 
 pub(crate) fn execution(client: &Client, args: &Execution) -> Outcome {
     let enabled = args.state == OnOff::On;
-    let response =
-        client.server.post("/execution", json!({"enabled": enabled, "reason": args.reason}))?;
+    let response = client.server.call(&api::calls::execution(enabled, &args.reason))?;
     let state = if enabled { "Execution is on" } else { "Execution is off" };
     client.output.either(
         &response,

@@ -12,6 +12,7 @@ use std::io::Read;
 use std::time::{Duration, Instant};
 
 use api::Problem;
+use api::call::Call;
 use api::problem::UNKNOWN_OUTCOME;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -152,6 +153,23 @@ impl Server {
             &RequestOptions { body: Some(body), ..RequestOptions::default() },
         )?
         .read()
+    }
+
+    /// Sends a call and returns the JSON. Its body must be JSON or empty.
+    pub(crate) fn call(&self, call: &Call) -> Outcome<Value> {
+        let method = match call.method() {
+            api::call::Method::Get => Method::GET,
+            api::call::Method::Post => Method::POST,
+            api::call::Method::Put => Method::PUT,
+            api::call::Method::Patch => Method::PATCH,
+            api::call::Method::Delete => Method::DELETE,
+        };
+        let body = match call.body() {
+            api::call::Body::Json(body) => Some(body.clone()),
+            api::call::Body::Empty | api::call::Body::File(_) => None,
+        };
+        self.ask(&method, &call.path(), &RequestOptions { body, ..RequestOptions::default() })?
+            .read()
     }
 
     /// Sends a request below `/api/v1`, with retries. Returns an error for a rejection.

@@ -4,7 +4,8 @@ use api::workers::WorkerView;
 use clap::{Args, Subcommand};
 use engine::counting::many;
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::Value;
+use uuid::Uuid;
 
 use crate::address::{Query, part};
 use crate::args::ReasonArgs;
@@ -14,6 +15,7 @@ use crate::names;
 use crate::output::list::{List, word};
 use crate::output::outline::outline;
 use crate::output::{OutputFormat, comma_separated, facts, moment_of, plain};
+use crate::server::parse_answer;
 
 /// Workers, which execute runs.
 #[derive(Debug, Args)]
@@ -56,19 +58,19 @@ enum WorkerCommand {
 }
 
 pub(crate) fn workers(client: &Client, wanted: &Workers) -> Outcome {
-    let change = |worker: &str, verb: &str, because: &ReasonArgs, view: &str| {
-        let id = names::worker(&client.server, worker)?;
-        let place = format!("/workers/{}/{verb}", part(&id));
-        let response = client.server.post(&place, json!({"reason": because.reason}))?;
+    let change = |worker: &str, drain: bool, because: &ReasonArgs, view: &str| {
+        let id: Uuid =
+            parse_answer(&names::worker(&client.server, worker)?.into(), "expected an id")?;
+        let response = client.server.call(&api::calls::drain(id, drain, &because.reason))?;
         client.output.either(&response, &format!("Worker {worker} {view}"))
     };
     match &wanted.command {
         Some(WorkerCommand::Drain { worker, because }) => {
             let view = "takes no further runs. It is drained when its last run has ended.";
-            return change(worker, "drain", because, view);
+            return change(worker, true, because, view);
         }
         Some(WorkerCommand::Resume { worker, because }) => {
-            return change(worker, "resume", because, "takes runs again.");
+            return change(worker, false, because, "takes runs again.");
         }
         None => {}
     }
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn worker_page_lists_leased_runs() {
         let moment = "2026-09-21T14:13:20Z";
-        let mut view = json!({"id": uuid::Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
+        let mut view = json!({"id": Uuid::nil(), "name": "w1", "phase": "confirmed", "alive": true, "capacity": 8, "leased": 5,
             "runs": [7, 8], "jigs": ["noop", "script"], "host": "here", "pid": 12, "version": "0.1.0", "started": moment, "last_heartbeat": moment,
             "lease_until": moment, "reason": null, "drain": null, "may_drain": {"allowed": true, "reason": null}});
         let text = worker_text(&view, OutputFormat::default());

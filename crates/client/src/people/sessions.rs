@@ -3,7 +3,7 @@
 use std::io::Read as _;
 
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 use ureq::http::Method;
 use uuid::Uuid;
 
@@ -52,24 +52,19 @@ pub(crate) fn session(client: &Client, context: Option<&str>, command: &Session)
     match command {
         Session::List { much } => client.list(&session_list(), &Query::default(), much),
         Session::End { id } => {
-            let answer = server
-                .ask(&Method::DELETE, &format!("/me/sessions/{id}"), &RequestOptions::default())?
-                .read()?;
+            let answer = server.call(&api::calls::end_session(*id))?;
             output.either(&answer, "The session ended.")
         }
         Session::EndOthers => {
-            let answer: Value =
-                server.ask(&Method::DELETE, "/me/sessions", &RequestOptions::default())?.read()?;
+            let answer = server.call(&api::calls::end_other_sessions())?;
             output.either(&answer, &ended_text(answer["sessions"].as_u64().unwrap_or_default()))
         }
         Session::DismissNotices => {
-            let answer: Value =
-                server.ask(&Method::DELETE, "/me/notices", &RequestOptions::default())?.read()?;
+            let answer = server.call(&api::calls::dismiss_notices())?;
             output.either(&answer, "The notices are dismissed.")
         }
         Session::RemoveTotp => {
-            let answer: Value =
-                server.ask(&Method::DELETE, "/me/totp", &RequestOptions::default())?.read()?;
+            let answer = server.call(&api::calls::remove_totp())?;
             output.either(&answer, "The authenticator app is removed.")
         }
         Session::Password => {

@@ -4,6 +4,7 @@ mod text;
 
 use api::reviews::ChangesSinceView;
 use clap::Subcommand;
+use engine::gate::VerdictKind;
 use engine::ids::{CommentId, ReviewId};
 use serde_json::{Value, json};
 
@@ -164,9 +165,8 @@ pub(crate) enum Review {
 
 pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
     let Client { server, output } = client;
-    let verdict = |id: &ReviewId, kind: &str, reason: &str, view: &str| {
-        let response = server
-            .post(&format!("/reviews/{id}/verdicts"), json!({"kind": kind, "reason": reason}))?;
+    let verdict = |id: &ReviewId, kind: VerdictKind, reason: &str, view: &str| {
+        let response = server.call(&api::calls::verdict(*id, kind, reason))?;
         output.either(&response, &format!("Review {id}: {view}."))
     };
     match command {
@@ -230,25 +230,25 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             output.either(&response, reviewed_noderole_text(&response, *output).trim_end())
         }
         Review::Approve { id, reason } => {
-            let body = json!({"kind": "approve", "reason": reason});
-            let response = server.post(&format!("/reviews/{id}/verdicts"), body)?;
+            let approve = api::calls::verdict(*id, VerdictKind::Approve, reason);
+            let response = server.call(&approve)?;
             if output.is_document() {
                 return output.document(&response);
             }
             output.line(&approval_text(*id, &server.get(&format!("/reviews/{id}"))?))
         }
         Review::RequestChanges { id, because } => {
-            verdict(id, "request_changes", &because.reason, "changes requested")
+            verdict(id, VerdictKind::RequestChanges, &because.reason, "changes requested")
         }
-        Review::Reject { id, because } => verdict(id, "reject", &because.reason, "rejected"),
+        Review::Reject { id, because } => {
+            verdict(id, VerdictKind::Reject, &because.reason, "rejected")
+        }
         Review::Commit { id, name, cancel } => {
-            let body = json!({"name": name, "cancel": cancel});
-            let response = server.post(&format!("/reviews/{id}/commit"), body).map_err(
-                |failure| match output.is_document() {
-                    true => failure,
-                    false => failure.with_commit_command(*id),
-                },
-            )?;
+            let commit = api::calls::commit(*id, name.as_deref(), *cancel);
+            let response = server.call(&commit).map_err(|failure| match output.is_document() {
+                true => failure,
+                false => failure.with_commit_command(*id),
+            })?;
             let target = value_text(&response["blueprint"]);
             output.either(
                 &response,
@@ -267,25 +267,23 @@ pub(crate) fn review(client: &Client, command: &Review) -> Outcome {
             }
         }
         Review::Comment { id, body, anchor } => {
-            let response = server
-                .post(&format!("/reviews/{id}/threads"), json!({"anchor": anchor, "body": body}))?;
+            let response = server.call(&api::calls::comment(*id, anchor, body))?;
             output
                 .either(&response, &format!("Thread {} is open.", value_text(&response["comment"])))
         }
         Review::Reply { thread, body } => {
-            let response =
-                server.post(&format!("/threads/{thread}/replies"), json!({"body": body}))?;
+            let response = server.call(&api::calls::reply(*thread, body))?;
             output.either(
                 &response,
                 &format!("Comment {} is added.", value_text(&response["comment"])),
             )
         }
         Review::Resolve { thread } => {
-            let response = server.post(&format!("/threads/{thread}/resolve"), json!({}))?;
+            let response = server.call(&api::calls::resolve(*thread, true))?;
             output.either(&response, &format!("Thread {thread} is resolved."))
         }
         Review::Reopen { thread } => {
-            let response = server.post(&format!("/threads/{thread}/reopen"), json!({}))?;
+            let response = server.call(&api::calls::resolve(*thread, false))?;
             output.either(&response, &format!("Thread {thread} is open again."))
         }
     }

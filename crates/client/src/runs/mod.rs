@@ -9,7 +9,7 @@ use api::runs::{RunState, RunSummary, RunView};
 use clap::Subcommand;
 use engine::ids::{ActionName, RoleName, RunId};
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::address::Query;
 use crate::args::Between;
@@ -92,7 +92,7 @@ pub(crate) fn run(client: &Client, command: &Run) -> Outcome {
         }
         Run::Data { id, values } => data(client, &format!("/runs/{id}/data"), values, false),
         Run::Cancel { id } => {
-            let response = server.post(&format!("/runs/{id}/cancel"), json!({}))?;
+            let response = server.call(&api::calls::cancel_run(*id))?;
             output.either(&response, &format!("Run {id} will be canceled."))
         }
     }

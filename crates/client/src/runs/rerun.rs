@@ -191,8 +191,7 @@ pub(crate) fn retry(client: &Client, retry: &Retry) -> Outcome {
     }
     let (mut results, mut refused) = (Vec::new(), 0);
     for step in &failed {
-        let place = format!("/noderoles/{}/retry", step.id);
-        let error = match server.post(&place, json!({"reason": retry.because.reason})) {
+        let error = match server.call(&api::calls::retry(step.id, &retry.because.reason)) {
             Ok(_) => None,
             // Another person may have retried it, or the permission is missing in one deployment.
             Err(failure @ Failure::Refused(_)) => Some(failure.to_string()),
