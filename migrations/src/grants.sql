@@ -129,6 +129,7 @@ BEGIN
     'EXECUTE ON FUNCTION acting_in_session()',
     'EXECUTE ON FUNCTION acting_as_operator()',
     'EXECUTE ON FUNCTION acting_admin()',
+    'EXECUTE ON FUNCTION acting_manages(person)',
     'EXECUTE ON FUNCTION acting_pending()',
     'EXECUTE ON FUNCTION acting_pending_person()',
     'EXECUTE ON FUNCTION acting_session()',

@@ -501,3 +501,178 @@ async fn session_of_an_admins_link_records_a_reset() {
         .unwrap();
     assert_refused("reset", world.approved_by(world.bo).await, Refusal::ApprovalExcluded);
 }
+
+impl World {
+    /// Makes robot an admin with these permissions, granted by `granter`. Its token "robot", created
+    /// by `creator`, has the same scopes.
+    async fn managing_robot(&self, granter: Uuid, creator: Uuid, permissions: &str) {
+        self.owner("UPDATE person SET permissions = '{viewer}' WHERE name = 'robot'")
+            .await
+            .unwrap();
+        let grant = format!("UPDATE person SET permissions = '{permissions}' WHERE name = 'robot'");
+        self.by(granter, &grant).await.unwrap();
+        let token = format!(
+            "INSERT INTO token (kind, name, hash, person_id, created_by, scopes, expires_at)
+             VALUES ('api', 'ci', sha256('robot'), '{}', '{creator}', '{permissions}', now() + interval '1 day')",
+            self.robot
+        );
+        self.by(creator, &token).await.unwrap();
+    }
+
+    /// Executes one statement with the token of robot.
+    async fn by_robot(&self, sql: &str) -> Result<u64, sqlx::Error> {
+        let mut tx = self.db.app().begin().await?;
+        sqlx::query("SELECT act_as('robot')").execute(&mut *tx).await?;
+        let done = sqlx::Executor::execute(&mut *tx, AssertSqlSafe(sql)).await?.rows_affected();
+        tx.commit().await?;
+        Ok(done)
+    }
+
+    async fn add_by_robot(&self, name: &str) -> Uuid {
+        let sql =
+            format!("INSERT INTO person (name, permissions) VALUES ('{name}', '{{operator}}')");
+        self.by_robot(&sql).await.unwrap();
+        let sql = "SELECT id FROM person WHERE name = $1";
+        sqlx::query_scalar(sql).bind(name).fetch_one(self.db.app()).await.unwrap()
+    }
+
+    /// The names of those who gave a person access of this kind.
+    async fn givers(&self, person: Uuid, kind: &str) -> Vec<String> {
+        let sql = "SELECT p.name FROM access_change c JOIN person p ON p.id = c.by
+                   WHERE c.person_id = $1 AND c.kind = $2 ORDER BY p.name";
+        sqlx::query_scalar(sql).bind(person).bind(kind).fetch_all(self.db.owner()).await.unwrap()
+    }
+}
+
+fn sign_in_link(person: Uuid) -> String {
+    format!(
+        "INSERT INTO token (kind, hash, person_id, expires_at)
+         VALUES ('sign_in', sha256('link'), '{person}', now() + interval '1 hour')"
+    )
+}
+
+#[tokio::test]
+async fn service_account_manages_accounts_within_its_permissions() {
+    let world = World::new().await;
+    world.admins().await;
+    world.managing_robot(world.cy, world.cy, "{operator,admin}").await;
+    let dan = world.add_by_robot("dan").await;
+    for sql in [
+        "INSERT INTO person (name, kind, permissions) VALUES ('backup', 'service', '{viewer}')"
+            .into(),
+        "UPDATE person SET permissions = '{viewer}' WHERE name = 'dan'".into(),
+        format!("INSERT INTO scoped_grant VALUES ('{dan}', 'operator', '{}')", world.web),
+        "DELETE FROM scoped_grant".into(),
+        sign_in_link(dan),
+        "UPDATE person SET disabled = true WHERE name = 'dan'".into(),
+        "UPDATE person SET disabled = false WHERE name = 'dan'".into(),
+    ] {
+        let sql: String = sql;
+        assert_eq!(world.by_robot(&sql).await.unwrap(), 1, "{sql}");
+    }
+}
+
+#[tokio::test]
+async fn service_account_cannot_give_more_than_it_has() {
+    let world = World::new().await;
+    world.admins().await;
+    world.managing_robot(world.cy, world.cy, "{admin}").await;
+    let dan = world.add(world.cy, "dan", "{viewer}").await;
+    let oli = world.add(world.cy, "oli", "{operator}").await;
+    let beyond = [
+        "INSERT INTO person (name, permissions) VALUES ('x', '{operator}')".to_owned(),
+        "UPDATE person SET permissions = '{operator}' WHERE name = 'dan'".into(),
+        format!("INSERT INTO scoped_grant VALUES ('{dan}', 'operator', '{}')", world.web),
+        "UPDATE person SET disabled = true WHERE name = 'oli'".into(),
+        sign_in_link(oli),
+    ];
+    let never = [
+        "INSERT INTO person (name, permissions) VALUES ('x', '{reviewer}')".to_owned(),
+        "INSERT INTO person (name, permissions) VALUES ('x', '{admin}')".into(),
+        "INSERT INTO person (name, kind, permissions) VALUES ('x', 'service', '{admin}')".into(),
+        "UPDATE person SET permissions = '{admin}' WHERE name = 'dan'".into(),
+        format!("INSERT INTO scoped_grant VALUES ('{dan}', 'reviewer', '{}')", world.web),
+        "UPDATE person SET permissions = '{viewer}' WHERE name = 'robot'".into(),
+        "UPDATE person SET permissions = '{operator,admin}' WHERE name = 'robot'".into(),
+        format!("INSERT INTO scoped_grant VALUES ('{}', 'operator', '{}')", world.robot, world.web),
+        "UPDATE person SET disabled = true WHERE name = 'ada'".into(),
+        "UPDATE person SET disabled = true WHERE name = 'bo'".into(),
+        sign_in_link(world.bo),
+    ];
+    for sql in beyond.iter().chain(&never) {
+        assert_refused(sql, world.by_robot(sql).await, Refusal::NotAnAdmin);
+    }
+    let own_token = format!(
+        "INSERT INTO token (kind, name, hash, person_id, created_by, scopes, expires_at)
+         VALUES ('api', 'x', sha256('x'), '{0}', '{0}', '{{admin}}', now() + interval '1 day')",
+        world.robot
+    );
+    assert_eq!(state(world.by_robot(&own_token).await), "GY036");
+    let confirm = format!("SELECT confirm_access('{dan}', '{}')", world.robot);
+    assert_eq!(state(world.by_robot(&confirm).await), "GY041");
+    // With the permission and the scope, only the second list is refused.
+    world
+        .owner("UPDATE person SET permissions = '{operator,admin}' WHERE name = 'robot'")
+        .await
+        .unwrap();
+    let without_scope = world.by_robot(&beyond[0]).await;
+    assert_refused("the token lacks the scope", without_scope, Refusal::NotAnAdmin);
+    world.owner("UPDATE token SET scopes = '{operator}' WHERE name = 'ci'").await.unwrap();
+    let not_admin = "UPDATE person SET disabled = true WHERE name = 'dan'";
+    assert_refused("no scope admin", world.by_robot(not_admin).await, Refusal::NotAnAdmin);
+    world.owner("UPDATE token SET scopes = '{operator,admin}' WHERE name = 'ci'").await.unwrap();
+    for sql in &never {
+        assert_refused(sql, world.by_robot(sql).await, Refusal::NotAnAdmin);
+    }
+    for sql in &beyond {
+        world.by_robot(sql).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn access_by_service_account_counts_as_access_by_its_admins() {
+    let world = World::new().await;
+    world.admins().await;
+    world
+        .owner("UPDATE person SET permissions = '{reviewer,admin}' WHERE name = 'bo'")
+        .await
+        .unwrap();
+    world.managing_robot(world.ada, world.cy, "{operator,admin}").await;
+    world.later("30 days").await;
+    let oli = world.add_by_robot("oli").await;
+    assert_eq!(world.givers(oli, "created").await, ["ada", "cy", "robot"]);
+    let refused = world.approved(oli, world.cy).await;
+    assert_refused("cy created the token", refused, Refusal::ApprovalExcluded);
+    for admin in [world.ada, world.cy] {
+        assert_eq!(
+            state(world.confirm(oli, admin).await),
+            "GY041",
+            "access of the robot is theirs"
+        );
+    }
+    assert_eq!(world.confirm(oli, world.bo).await.unwrap(), 3);
+    world.approved(oli, world.cy).await.unwrap();
+}
+
+#[tokio::test]
+async fn password_reset_by_service_account_counts_as_reset_by_its_admins() {
+    let world = World::new().await;
+    world.admins().await;
+    world.managing_robot(world.ada, world.cy, "{operator,admin}").await;
+    world.by_robot(&sign_in_link(world.eve)).await.unwrap();
+    let begin = "SELECT begin_session_by_link('link', sha256('s'), '1 hour', '1 hour', '', '')";
+    world.app(begin).await.unwrap();
+    world
+        .owner("UPDATE session SET token_hash = sha256('n') WHERE token_hash = sha256('s')")
+        .await
+        .unwrap();
+    assert_eq!(world.givers(world.eve, "reset").await, ["ada", "cy", "robot"]);
+}
+
+#[tokio::test]
+async fn grant_of_admin_to_service_account_is_recorded() {
+    let world = World::new().await;
+    world.admins().await;
+    world.managing_robot(world.ada, world.cy, "{admin}").await;
+    assert_eq!(world.givers(world.robot, "granted").await, ["ada"]);
+}

@@ -396,6 +396,7 @@ async fn only_listed_functions_run_as_owner() {
         ("acting_admin", &["server"]),
         ("acting_as_operator", &["server"]),
         ("acting_in_session", &["server"]),
+        ("acting_manages", &["server"]),
         ("acting_pending", &["server"]),
         ("acting_pending_person", &["server"]),
         ("acting_person", &["server", "worker"]),

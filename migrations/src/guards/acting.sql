@@ -27,7 +27,8 @@ BEGIN
     AND NOT p.disabled
   FOR SHARE OF p, s;
   IF NOT FOUND THEN
-    SELECT t.person_id, t.id AS token_id, NULL::uuid AS session_id, false AS admin,
+    SELECT t.person_id, t.id AS token_id, NULL::uuid AS session_id,
+      p.kind = 'service' AND 'admin' = ANY (p.permissions) AND 'admin' = ANY (t.scopes) AS admin,
       false AS pending, false AS needs_password INTO holder
     FROM token t JOIN person p ON p.id = t.person_id
     WHERE t.hash = presented AND t.kind = 'api' AND t.expires_at > now() AND t.revoked_at IS NULL
@@ -116,8 +117,36 @@ $$;
 CREATE OR REPLACE FUNCTION acting_admin() RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT EXISTS (SELECT FROM acting a WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin
-    AND NOT a.pending AND NOT a.needs_password)
+    AND a.session_id IS NOT NULL AND NOT a.pending AND NOT a.needs_password)
 $$;
+
+-- Whether this transaction may change the account, its permissions and its links. An admin in a
+-- session may. So may a token of a service account that is an admin, but only if the account has no
+-- permission beyond those of the token. The permissions reviewer and admin are always beyond it.
+-- So a service account gives no more than it has, and no one decides about changes because of it.
+CREATE OR REPLACE FUNCTION acting_manages(who person) RETURNS boolean
+LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
+DECLARE
+  service person;
+  operates boolean;
+BEGIN
+  IF acting_admin() THEN
+    RETURN true;
+  END IF;
+  SELECT p.* INTO service FROM acting a JOIN person p ON p.id = a.person_id
+    WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin AND a.token_id IS NOT NULL;
+  IF NOT FOUND OR who.id = service.id THEN
+    RETURN false;
+  END IF;
+  operates := acting_as_operator();
+  RETURN who.permissions <@ CASE
+      WHEN operates AND 'operator' = ANY (service.permissions) THEN ARRAY['viewer', 'operator']
+      ELSE ARRAY['viewer'] END
+    AND NOT EXISTS (SELECT FROM scoped_grant g WHERE g.person_id = who.id
+      AND g.permission <> 'viewer'
+      AND NOT (g.permission = 'operator' AND operates
+        AND may_in(service, ARRAY['operator'], ARRAY[g.deployment_id])));
+END $$;
 
 -- Whether this is the owner's connection, or a function that runs as the owner.
 CREATE OR REPLACE FUNCTION is_owner() RETURNS boolean
@@ -395,24 +424,40 @@ CREATE TRIGGER guard_with_credential BEFORE UPDATE OF drain_by, drain_since, dra
 
 -- People and credentials --------------------------------------------------------------------------
 
--- Only admins add people and change their permissions.
+-- Only admins add people and change their permissions. A service account must be able to manage the
+-- account before and after the change.
 CREATE OR REPLACE FUNCTION guard_with_admin() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF NOT is_owner() AND NOT acting_admin() THEN
-    RAISE EXCEPTION 'Cannot change table %: the transaction does not act for an admin',
-      TG_TABLE_NAME
-      USING ERRCODE = 'GY037', HINT = 'Sign in as an admin.';
+  IF is_owner() OR acting_manages(NEW) AND (TG_OP = 'INSERT' OR acting_manages(OLD)) THEN
+    RETURN NEW;
   END IF;
-  RETURN coalesce(NEW, OLD);
+  RAISE EXCEPTION 'Cannot change table person: the transaction does not act for an admin, or acts '
+    'for a service account that lacks a permission of the account'
+    USING ERRCODE = 'GY037', HINT = 'Sign in as an admin.';
 END $$;
 CREATE TRIGGER guard_with_admin BEFORE INSERT OR UPDATE ON person FOR EACH ROW
   EXECUTE FUNCTION guard_with_admin();
+
+CREATE OR REPLACE FUNCTION guard_grant_with_admin() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
+BEGIN
+  IF is_owner() OR acting_manages((SELECT p FROM person p
+      WHERE p.id = CASE TG_OP WHEN 'DELETE' THEN OLD.person_id ELSE NEW.person_id END)) THEN
+    RETURN coalesce(NEW, OLD);
+  END IF;
+  RAISE EXCEPTION 'Cannot change table scoped_grant: the transaction does not act for an admin, or '
+    'acts for a service account that lacks a permission of the account'
+    USING ERRCODE = 'GY037', HINT = 'Sign in as an admin.';
+END $$;
 CREATE TRIGGER guard_with_admin BEFORE INSERT OR DELETE ON scoped_grant FOR EACH ROW
-  EXECUTE FUNCTION guard_with_admin();
+  EXECUTE FUNCTION guard_grant_with_admin();
+-- After the insertion, the account has the new grant.
+CREATE TRIGGER guard_with_admin_after AFTER INSERT ON scoped_grant FOR EACH ROW
+  EXECUTE FUNCTION guard_grant_with_admin();
 
 -- People create their own API tokens. Admins create those of service accounts, and all sign-in
--- links.
+-- links. A service account creates links of the accounts that it may manage, and no tokens.
 CREATE OR REPLACE FUNCTION guard_with_credential_token() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
@@ -437,7 +482,9 @@ BEGIN
       HINT = 'Sign in with a browser.';
   END IF;
   IF NOT acting_admin() AND NEW.kind <> 'node'
-     AND (NEW.kind <> 'api' OR NEW.person_id <> NEW.created_by) THEN
+     AND (NEW.kind <> 'api' OR NEW.person_id <> NEW.created_by)
+     AND NOT (NEW.kind = 'sign_in'
+       AND acting_manages((SELECT p FROM person p WHERE p.id = NEW.person_id))) THEN
     RAISE EXCEPTION
       'Cannot create a token of kind % for another person: the transaction does not act for an '
       'admin', NEW.kind

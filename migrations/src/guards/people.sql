@@ -85,9 +85,12 @@ BEGIN
   SELECT make_interval(hours => cooling_hours(y.hash)) INTO cooling
   FROM head h JOIN policy y ON y.number = h.policy_number;
   cooling := coalesce(cooling, interval '24 hours');
+  -- Rows with the same time record one change for all its givers.
   UPDATE access_change c SET confirmed_by = admin, confirmed_at = clock_timestamp()
-  WHERE c.person_id = who AND c.confirmed_at IS NULL
-    AND c.by NOT IN (SELECT access_origins(admin, clock_timestamp(), cooling, 'infinity'));
+  WHERE c.person_id = who AND c.confirmed_at IS NULL AND c.by IS NOT NULL
+    AND NOT EXISTS (SELECT FROM access_change s
+      WHERE s.person_id = c.person_id AND s.kind = c.kind AND s.at = c.at
+        AND s.by IN (SELECT access_origins(admin, clock_timestamp(), cooling, 'infinity')));
   GET DIAGNOSTICS done = ROW_COUNT;
   IF done = 0 AND EXISTS (SELECT FROM access_change c WHERE c.person_id = who
      AND c.confirmed_at IS NULL AND c.by IS NOT NULL
@@ -105,22 +108,45 @@ CREATE TRIGGER guard_append_only BEFORE DELETE OR UPDATE OF id, person_id, kind,
 CREATE TRIGGER guard_truncate BEFORE TRUNCATE ON access_change FOR EACH STATEMENT
   EXECUTE FUNCTION guard_append_only();
 
+-- The people who give the access that this transaction gives: the acting person. A service account
+-- acts for the admins who created its token or made it an admin, so its access counts as theirs,
+-- too. NULL: the owner of the installation.
+CREATE OR REPLACE FUNCTION acting_givers() RETURNS SETOF uuid
+LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp AS $$
+  WITH service AS (
+    SELECT a.person_id, a.token_id FROM acting a
+    WHERE a.xid = pg_current_xact_id_if_assigned() AND a.admin AND a.token_id IS NOT NULL)
+  SELECT acting_person()
+  UNION
+  SELECT t.created_by FROM service s JOIN token t ON t.id = s.token_id
+    WHERE t.created_by IS NOT NULL
+  UNION
+  SELECT c.by FROM service s JOIN access_change c ON c.person_id = s.person_id
+    WHERE c.kind = 'granted' AND c.by IS NOT NULL
+$$;
+
+-- Records access of a person, with the same time for each giver. Only triggers call it.
+CREATE OR REPLACE FUNCTION record_access(who uuid, access text, granted text, place uuid)
+RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, public, pg_temp AS $$
+  INSERT INTO access_change (person_id, kind, permission, deployment_id, by, at)
+  SELECT who, access, granted, place, giver, now.at
+  FROM acting_givers() AS giver, (SELECT clock_timestamp() AS at OFFSET 0) AS now
+$$;
+
 CREATE OR REPLACE FUNCTION guard_access_of_person() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  IF NEW.kind <> 'human' THEN
+  IF NEW.kind = 'human' AND TG_OP = 'INSERT' THEN
+    PERFORM record_access(NEW.id, 'created', NULL, NULL);
     RETURN NULL;
   END IF;
-  IF TG_OP = 'INSERT' THEN
-    INSERT INTO access_change (person_id, kind, by) VALUES (NEW.id, 'created', acting_person());
-    RETURN NULL;
+  IF NEW.kind = 'human' AND OLD.disabled AND NOT NEW.disabled THEN
+    PERFORM record_access(NEW.id, 'enabled', NULL, NULL);
   END IF;
-  IF OLD.disabled AND NOT NEW.disabled THEN
-    INSERT INTO access_change (person_id, kind, by) VALUES (NEW.id, 'enabled', acting_person());
-  END IF;
-  INSERT INTO access_change (person_id, kind, permission, by)
-  SELECT NEW.id, 'granted', gained, acting_person() FROM unnest(NEW.permissions) AS gained
-  WHERE gained IN ('reviewer', 'admin') AND gained <> ALL (OLD.permissions);
+  PERFORM record_access(NEW.id, 'granted', gained, NULL) FROM unnest(NEW.permissions) AS gained
+  WHERE (gained = 'admin' OR gained = 'reviewer' AND NEW.kind = 'human')
+    AND (TG_OP = 'INSERT' OR gained <> ALL (OLD.permissions));
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_access AFTER INSERT OR UPDATE OF disabled, permissions ON person
@@ -129,8 +155,7 @@ CREATE TRIGGER guard_access AFTER INSERT OR UPDATE OF disabled, permissions ON p
 CREATE OR REPLACE FUNCTION guard_access_of_grant() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
-  INSERT INTO access_change (person_id, kind, permission, deployment_id, by)
-  VALUES (NEW.person_id, 'granted', NEW.permission, NEW.deployment_id, acting_person());
+  PERFORM record_access(NEW.person_id, 'granted', NEW.permission, NEW.deployment_id);
   RETURN NULL;
 END $$;
 CREATE TRIGGER guard_access AFTER INSERT ON scoped_grant
@@ -141,7 +166,7 @@ CREATE OR REPLACE FUNCTION guard_access_of_link() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp AS $$
 BEGIN
   NEW.created_by := acting_person();
-  INSERT INTO access_change (person_id, kind, by) VALUES (NEW.person_id, 'link', NEW.created_by);
+  PERFORM record_access(NEW.person_id, 'link', NULL, NULL);
   RETURN NEW;
 END $$;
 CREATE TRIGGER guard_access BEFORE INSERT ON token
@@ -168,9 +193,18 @@ BEGIN
       AND t.kind = 'sign_in' AND t.used_at = now()
                     AND t.created_by IS NOT NULL LIMIT 1);
   ELSIF OLD.link_by IS NOT NULL AND (NEW.link_by IS NULL OR NEW.token_hash <> OLD.token_hash) THEN
-    -- Setting a password replaces the session's token.
+    -- Setting a password replaces the session's token. The givers are those of the newest link.
     NEW.link_by := NULL;
-    INSERT INTO access_change (person_id, kind, by) VALUES (NEW.person_id, 'reset', OLD.link_by);
+    INSERT INTO access_change (person_id, kind, by, at)
+    SELECT NEW.person_id, 'reset', giver, now.at
+    FROM (
+      SELECT OLD.link_by AS giver
+      UNION
+      SELECT c.by FROM access_change c WHERE c.person_id = NEW.person_id AND c.kind = 'link'
+        AND c.by IS NOT NULL
+        AND c.at = (SELECT max(l.at) FROM access_change l
+          WHERE l.person_id = NEW.person_id AND l.kind = 'link' AND l.by = OLD.link_by)) AS givers,
+      (SELECT clock_timestamp() AS at OFFSET 0) AS now;
   ELSIF NEW.link_by IS DISTINCT FROM OLD.link_by THEN
     RAISE EXCEPTION 'The admin whose link began a session cannot be changed'
       USING ERRCODE = 'GY042', HINT = 'Set a password in that session.';

@@ -129,7 +129,8 @@ COMMENT ON TABLE acting IS
 COMMENT ON COLUMN acting.token_id IS 'The presented API token. NULL: a session.';
 COMMENT ON COLUMN acting.session_id IS 'The presented session. NULL: an API token.';
 COMMENT ON COLUMN acting.admin IS
-  'The person was an admin when they presented a session. False for tokens.';
+  'The person was an admin when they presented a session, or a token of a service account with the '
+  'scope admin. False for tokens of people.';
 COMMENT ON COLUMN acting.pending IS
   'The session lacks its second factor. The transaction may only verify or enrol one.';
 COMMENT ON COLUMN acting.needs_password IS
@@ -159,7 +160,9 @@ COMMENT ON TABLE access_change IS
   'Access that one person gave another: accounts, grants of reviewer and admin, sign-in links, '
   'resets, tokens of service accounts. Only triggers write it.';
 COMMENT ON COLUMN access_change.by IS
-  'The admin. NULL: the owner of the installation, with `gantry admin` or `gantry up`.';
+  'The admin. Access from a service account has a row for the account and for each admin who '
+  'created its token or made it an admin, with the same time. NULL: the owner of the installation, '
+  'with `gantry admin` or `gantry up`.';
 COMMENT ON COLUMN access_change.dismissed_at IS
   'When the person dismissed the notice about the change.';
 
