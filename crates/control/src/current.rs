@@ -83,9 +83,14 @@ impl Present {
         self.rows.iter().find(|row| row.id == id)
     }
 
+    /// The deployment with this name or id.
     pub fn named(&self, name: &str) -> Result<DeploymentId, Problem> {
         let found = self.skeleton.deployments.iter().find(|(_, d)| d.name.as_str() == name);
-        found.map(|(id, _)| *id).ok_or_else(|| {
+        let by_id = || {
+            let id = name.parse().ok()?;
+            self.skeleton.deployments.contains_key(&id).then_some(id)
+        };
+        found.map(|(id, _)| *id).or_else(by_id).ok_or_else(|| {
             let names = self.skeleton.deployments.values().map(|d| d.name.as_str());
             let hint = engine::plan::resolve::nearest(name, names);
             let hint = match hint {

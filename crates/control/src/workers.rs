@@ -58,6 +58,13 @@ impl Control {
         })
     }
 
+    /// The worker with this id or name, with its runs.
+    pub async fn worker_named(&self, actor: &Actor, text: &str) -> Result<WorkerView, Problem> {
+        actor.require(Permission::Viewer)?;
+        let id = self.worker_id(text).await?;
+        self.worker(actor, id).await
+    }
+
     pub async fn worker(&self, actor: &Actor, id: Uuid) -> Result<WorkerView, Problem> {
         actor.require(Permission::Viewer)?;
         let mut connection = self.connection().await?;

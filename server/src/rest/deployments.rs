@@ -18,8 +18,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams};
+use crate::http::problems::{JsonBody, OptionalJson, QueryParams};
 use crate::http::session::SignedIn;
+use crate::rest::named::NameOrId;
 use crate::rest::proposals::{Proposed, proposal_created};
 use crate::rest::{Answer, CreatedWithLocation, EmptyObject, Success};
 
@@ -32,24 +33,24 @@ pub(crate) fn operations(all: Operations) -> Operations {
             create,
             op("createDeployment", "Propose to create a deployment").also(&[422]).about(PROPOSED),
         )
-        .get("/deployments/{name}", deployment, op("getDeployment", "Get a deployment"))
+        .get("/deployments/{id}", deployment, op("getDeployment", "Get a deployment"))
         .delete(
-            "/deployments/{name}",
+            "/deployments/{id}",
             remove,
             op("removeDeployment", "Propose to remove an empty deployment")
                 .also(&[422])
                 .about(PROPOSED),
         )
-        .get("/deployments/{name}/board", board, op("getBoard", "Get the board of a deployment"))
+        .get("/deployments/{id}/board", board, op("getBoard", "Get the board of a deployment"))
         .get(
-            "/deployments/{name}/declaration",
+            "/deployments/{id}/declaration",
             declaration,
             op("getDeclaration", "Get the desired state of a deployment").about(
                 "`gantry export` writes it as a file that `gantry apply` accepts.",
             ),
         )
         .get(
-            "/deployments/{name}/progress",
+            "/deployments/{id}/progress",
             deployment_progress,
             op("getDeploymentProgress", "Get the progress of a deployment").about(
                 "A deployment is stuck by the same rule as a blueprint: all remaining steps wait for \
@@ -57,7 +58,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
             ),
         )
         .get(
-            "/deployments/{name}/noderoles",
+            "/deployments/{id}/noderoles",
             role_noderoles,
             op("listRoleNoderoles", "List the nodes that have a role").also(&[409]).about(
                 "If the last row of a page was removed, the request for the next page \
@@ -65,22 +66,22 @@ pub(crate) fn operations(all: Operations) -> Operations {
             ),
         )
         .post(
-            "/deployments/{name}/proposals",
+            "/deployments/{id}/proposals",
             propose,
             op("openProposal", "Open a proposal for a deployment, or return the open one"),
         )
         .post(
-            "/deployments/{name}/hold",
+            "/deployments/{id}/hold",
             hold,
             op("holdDeployment", "Put a deployment on hold, or end the hold"),
         )
         .post(
-            "/deployments/{name}/priority",
+            "/deployments/{id}/priority",
             prioritise,
             op("setDeploymentPriority", "Set the priority of a deployment"),
         )
         .post(
-            "/deployments/{name}/restore",
+            "/deployments/{id}/restore",
             restore,
             op("restoreDeployment", "Propose to restore a deployment from a blueprint"),
         )
@@ -97,7 +98,7 @@ async fn deployments(
 async fn deployment(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
 ) -> Answer<DeploymentDetails> {
     Ok(Json(state.control.deployment(&actor, &name).await?))
 }
@@ -114,7 +115,7 @@ async fn create(
 async fn remove(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
 ) -> CreatedWithLocation<ProposedDeployment> {
     let made = state.control.propose_removal(&actor, &name).await?;
     Ok(proposal_created(made.proposal, made))
@@ -123,7 +124,7 @@ async fn remove(
 async fn board(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     QueryParams(query): QueryParams<BoardQuery>,
 ) -> Answer<Board> {
     Ok(Json(state.control.board(&actor, &name, query).await?))
@@ -132,7 +133,7 @@ async fn board(
 async fn declaration(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     QueryParams(wanted): QueryParams<DeclarationQuery>,
 ) -> Answer<DeploymentDeclaration> {
     Ok(Json(state.control.declaration(&actor, &name, &wanted).await?))
@@ -141,7 +142,7 @@ async fn declaration(
 async fn deployment_progress(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
 ) -> Answer<DeploymentProgress> {
     Ok(Json(state.control.deployment_progress(&actor, &name).await?))
 }
@@ -149,7 +150,7 @@ async fn deployment_progress(
 async fn role_noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     QueryParams(wanted): QueryParams<RoleNoderolesQuery>,
 ) -> Answer<RoleNoderoles> {
     Ok(Json(state.control.find_role_noderoles(&actor, &name, &wanted).await?))
@@ -158,7 +159,7 @@ async fn role_noderoles(
 async fn propose(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     OptionalJson(_): OptionalJson<EmptyObject>,
 ) -> CreatedWithLocation<Proposed> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
@@ -177,7 +178,7 @@ struct HoldRequest {
 async fn hold(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     JsonBody(holding): JsonBody<HoldRequest>,
 ) -> Answer<Success> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
@@ -209,7 +210,7 @@ fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
 async fn prioritise(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     JsonBody(wanted): JsonBody<PriorityRequest>,
 ) -> Answer<Success> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
@@ -229,7 +230,7 @@ struct RestoreRequest {
 async fn restore(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     JsonBody(restoring): JsonBody<RestoreRequest>,
 ) -> CreatedWithLocation<Restored> {
     let restored =

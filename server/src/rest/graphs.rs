@@ -1,4 +1,4 @@
-//! `/api/v1/graph`, `/api/v1/deployments/{name}/graph` and `/api/v1/reviews/{id}/graph`: the graph
+//! `/api/v1/graph`, `/api/v1/deployments/{id}/graph` and `/api/v1/reviews/{id}/graph`: the graph
 //! of a page as data.
 //!
 //! The parameters are those of the page. A page ignores unknown or useless parameters and shows the
@@ -19,6 +19,7 @@ use crate::http::contract::{Operations, op};
 use crate::http::problems::{PathParams, QueryParams};
 use crate::http::session::SignedIn;
 use crate::rest::Answer;
+use crate::rest::named::NameOrId;
 
 pub(crate) fn operations(all: Operations) -> Operations {
     let about = "The parameters are the same as in the URL of the page. If the graph is too large, \
@@ -26,7 +27,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
         `to` returns 404.";
     all.get("/graph", of_cluster, op("getGraph", "Get the graph of the cluster").about(about))
         .get(
-            "/deployments/{name}/graph",
+            "/deployments/{id}/graph",
             of_deployment,
             op("getDeploymentGraph", "Get the graph of a deployment").about(about),
         )
@@ -168,7 +169,7 @@ async fn of_cluster(
 async fn of_deployment(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     QueryParams(wanted): QueryParams<GraphQuery>,
 ) -> Answer<GraphView> {
     Ok(Json(state.control.graph(&actor, &name, &wanted.try_into()?, MissingVertex::Refused).await?))

@@ -10,6 +10,7 @@ mod blueprints;
 mod catalog;
 mod deployments;
 pub(crate) mod graphs;
+mod named;
 mod noderoles;
 pub(crate) mod nodes;
 pub(crate) mod overview;

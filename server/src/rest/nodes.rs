@@ -7,8 +7,6 @@
 //! `/self` is for nodes. The token in `Authorization: Bearer TOKEN` identifies the node. A node's
 //! token is valid only here, and tokens of people are not valid here.
 
-use std::collections::BTreeMap;
-
 use api::Problem;
 use api::nodes::{
     AddedNodes, CreatedNodeToken, HealthCheckPage, HealthChecksQuery, NodeChange, NodeNoderolePage,
@@ -33,6 +31,7 @@ use crate::http::contract::{
 use crate::http::limits;
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::{self, SignedIn};
+use crate::rest::named::{NameOrId, PathNode};
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -115,34 +114,10 @@ fn tag(version: i32) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
-/// The node in the path parameter `{id}`, by id or name.
-pub(crate) struct PathNode(pub NodeId);
-
-impl FromRequestParts<AppState> for PathNode {
-    type Rejection = Refusal;
-
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Refusal> {
-        let SignedIn(actor) = SignedIn::from_request_parts(parts, state).await?;
-        let PathParams(named) =
-            PathParams::<BTreeMap<String, String>>::from_request_parts(parts, state).await?;
-        let named = named.get("id").map(String::as_str).unwrap_or_default();
-        Ok(Self(state.control.node_named(&actor, named).await?))
-    }
-}
-
-impl DescribeInput for PathNode {
-    fn describe(types: &mut OperationTypes<'_>) {
-        let text = "ID or name of the node.";
-        types
-            .places
-            .push(json!({"type": "string", "minLength": 1, "maxLength": 253, "description": text}));
-    }
-}
-
 async fn node(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
 ) -> Result<Versioned<NodeView>, Refusal> {
     let node = state.control.node(&actor, &name).await?;
     Ok(Versioned(node.version.into(), node))
@@ -186,7 +161,7 @@ async fn delete_node(
 async fn health_checks(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     QueryParams(wanted): QueryParams<HealthChecksQuery>,
 ) -> Answer<HealthCheckPage> {
     Ok(Json(state.control.node_health_checks(&actor, &name, &wanted).await?))
@@ -195,7 +170,7 @@ async fn health_checks(
 async fn noderoles(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(name): PathParams<String>,
+    NameOrId(name): NameOrId,
     QueryParams(wanted): QueryParams<NodeNoderolesQuery>,
 ) -> Answer<NodeNoderolePage> {
     Ok(Json(state.control.node_noderoles(&actor, &name, &wanted).await?))

@@ -14,14 +14,15 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum_extra::extract::CookieJar;
-use control::people::{Permission, PersonAtVersion};
-use engine::ids::{PasskeyId, PersonId};
+use control::people::PersonAtVersion;
+use engine::ids::PasskeyId;
 use uuid::Uuid;
 
 use crate::AppState;
 use crate::http::contract::{Created, Operations, Versioned, op, version};
 use crate::http::problems::{JsonBody, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
+use crate::rest::named::PathPerson;
 use crate::rest::{Answer, CreatedResult, CreatedWithLocation, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -117,7 +118,7 @@ async fn me(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<MyAccou
 async fn person(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(id): PathParams<PersonId>,
+    PathPerson(id): PathPerson,
 ) -> Result<Versioned<PersonDetails>, Refusal> {
     let found = state.people.details(&actor, id).await?;
     Ok(Versioned(found.person.version.into(), found))
@@ -126,14 +127,13 @@ async fn person(
 async fn change_grants(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(id): PathParams<PersonId>,
+    PathPerson(id): PathPerson,
     headers: HeaderMap,
     JsonBody(request): JsonBody<GrantsRequest>,
 ) -> Answer<PersonView> {
     let Some(on) = version(&headers)? else {
         // A missing permission takes precedence over invalid input.
-        actor.require_in_person()?;
-        actor.require(Permission::Admin)?;
+        actor.require_manager()?;
         return Err(Refusal(Problem::new(
             428,
             "version_required",
@@ -149,7 +149,7 @@ async fn change_grants(
 async fn disable(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(person): PathParams<PersonId>,
+    PathPerson(person): PathPerson,
     headers: HeaderMap,
 ) -> Answer<Success> {
     state
@@ -162,7 +162,7 @@ async fn disable(
 async fn enable(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(person): PathParams<PersonId>,
+    PathPerson(person): PathPerson,
     headers: HeaderMap,
 ) -> Answer<Success> {
     state
@@ -224,7 +224,7 @@ async fn confirm_passkey(
 async fn confirm(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(person): PathParams<PersonId>,
+    PathPerson(person): PathPerson,
 ) -> Answer<PersonDetails> {
     Ok(Json(state.people.confirm(&actor, person).await?))
 }
@@ -237,7 +237,7 @@ async fn dismiss_notices(state: State<AppState>, SignedIn(actor): SignedIn) -> A
 async fn link(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(person): PathParams<PersonId>,
+    PathPerson(person): PathPerson,
     headers: HeaderMap,
 ) -> CreatedResult<OneTimeLink> {
     let seen = PersonAtVersion { person, version: version(&headers)? };

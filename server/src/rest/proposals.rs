@@ -17,7 +17,7 @@ use crate::AppState;
 use crate::http::contract::{Created, Operations, Versioned, op};
 use crate::http::problems::{JsonBody, OptionalJson, PathParams, QueryParams, Refusal};
 use crate::http::session::SignedIn;
-use crate::rest::nodes::PathNode;
+use crate::rest::named::PathNode;
 use crate::rest::{
     Answer, CreatedWithLocation, EmptyObject, ExpectedProposalVersion, ProposalVersion, Success,
     agreed,

@@ -8,14 +8,14 @@ use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, FromRequest, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
-use engine::ids::PersonId;
 use serde::Deserialize;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{JsonBody, PathParams, Refusal, expects_page};
+use crate::http::problems::{JsonBody, Refusal, expects_page};
 use crate::http::session::{Client, SignedIn};
 use crate::pages::sign_in::safe_redirect_path;
+use crate::rest::named::PathPerson;
 use crate::rest::{Answer, CreatedResult, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -128,7 +128,7 @@ async fn remove(state: State<AppState>, SignedIn(actor): SignedIn) -> Answer<Suc
 async fn reset(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(person): PathParams<PersonId>,
+    PathPerson(person): PathPerson,
 ) -> Answer<Success> {
     state.people.reset_factor(Some(&actor), person).await?;
     Ok(Json(Success {}))

@@ -5,12 +5,12 @@ use axum::Json;
 use axum::extract::State;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use uuid::Uuid;
 
 use crate::AppState;
 use crate::http::contract::{Operations, op};
-use crate::http::problems::{JsonBody, PathParams, QueryParams};
+use crate::http::problems::{JsonBody, QueryParams};
 use crate::http::session::SignedIn;
+use crate::rest::named::NameOrId;
 use crate::rest::{Answer, Success};
 
 pub(crate) fn operations(all: Operations) -> Operations {
@@ -39,9 +39,9 @@ async fn workers(
 async fn worker(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(id): PathParams<Uuid>,
+    NameOrId(worker): NameOrId,
 ) -> Answer<WorkerView> {
-    Ok(Json(state.control.worker(&actor, id).await?))
+    Ok(Json(state.control.worker_named(&actor, &worker).await?))
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -54,7 +54,7 @@ struct DrainRequest {
 async fn drain(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(worker): PathParams<String>,
+    NameOrId(worker): NameOrId,
     JsonBody(wanted): JsonBody<DrainRequest>,
 ) -> Answer<Success> {
     state.control.drain(&actor, &worker, true, wanted.reason).await?;
@@ -64,7 +64,7 @@ async fn drain(
 async fn resume(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
-    PathParams(worker): PathParams<String>,
+    NameOrId(worker): NameOrId,
     JsonBody(wanted): JsonBody<DrainRequest>,
 ) -> Answer<Success> {
     state.control.drain(&actor, &worker, false, wanted.reason).await?;

@@ -90,3 +90,43 @@ async fn refused_deployment_edit_opens_no_proposal() {
         StatusCode::NOT_FOUND
     );
 }
+
+#[tokio::test]
+async fn named_resources_are_found_by_name_and_id() {
+    let server = TestServer::new().await;
+    server.furnish().await;
+    let root = server.person("root", [Permission::Operator, Permission::Admin]).await;
+    let worker = "INSERT INTO worker (name, lease_until) VALUES ('w1', now() + interval '1 hour')";
+    sqlx::query(worker).execute(server.db.owner()).await.expect("a worker");
+    for (path, name, id) in [
+        ("deployments", "web", "/id"),
+        ("people", "ada", "/person/id"),
+        ("nodes", "n1.house.example.com", "/id"),
+        ("workers", "w1", "/id"),
+    ] {
+        let get = async |key: &str| {
+            let answer = server.send_get(&format!("/api/v1/{path}/{key}"), &root).await;
+            assert_eq!(answer.status, StatusCode::OK, "{path}/{key}: {}", answer.text());
+            answer.json()
+        };
+        let by_name = get(name).await;
+        let id = by_name
+            .pointer(id)
+            .or(by_name.pointer("/id"))
+            .and_then(Value::as_str)
+            .unwrap_or_else(|| panic!("{path}: {by_name}"));
+        assert_eq!(get(id).await, by_name, "{path}");
+        for unknown in ["nowhere", "00000000-0000-4000-8000-00000000beef"] {
+            let answer = server.send_get(&format!("/api/v1/{path}/{unknown}"), &root).await;
+            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{path}/{unknown}");
+        }
+    }
+    let web = server.send_get("/api/v1/deployments/web", &root).await.json();
+    let id = web["id"].as_str().expect("an id");
+    for list in ["nodes", "runs", "pending", "reviews", "proposals", "blueprints"] {
+        let get = async |key: &str| {
+            server.send_get(&format!("/api/v1/{list}?deployment={key}"), &root).await.json()
+        };
+        assert_eq!(get(id).await, get("web").await, "{list}");
+    }
+}

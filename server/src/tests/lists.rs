@@ -246,7 +246,7 @@ async fn stale_cursor_returns_documented_409() {
     assert_eq!(refused.status, StatusCode::CONFLICT);
     assert_eq!(refused.problem()["code"], "moved");
     let document = server.send_get("/api/v1/openapi.json", &ada).await.json();
-    let answers = &document["paths"]["/api/v1/deployments/{name}/noderoles"]["get"]["responses"];
+    let answers = &document["paths"]["/api/v1/deployments/{id}/noderoles"]["get"]["responses"];
     assert!(answers["409"].is_object(), "{answers}");
 }
 

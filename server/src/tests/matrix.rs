@@ -189,23 +189,23 @@ fn table() -> Vec<Row> {
             &[],
             json!({"name": "below-$deployment", "parent": "$deployment"}),
         ),
-        get("/api/v1/deployments/{name}", View, &["deployment"]),
-        row(delete.clone(), "/api/v1/deployments/{name}", Operate, &["deployment"], Value::Null),
-        get("/api/v1/deployments/{name}/board", View, &["deployment"]),
-        get("/api/v1/deployments/{name}/declaration", View, &["deployment"]),
-        get("/api/v1/deployments/{name}/progress", View, &["deployment"]),
-        get("/api/v1/deployments/{name}/noderoles?role=app", View, &["deployment"]),
+        get("/api/v1/deployments/{id}", View, &["deployment"]),
+        row(delete.clone(), "/api/v1/deployments/{id}", Operate, &["deployment"], Value::Null),
+        get("/api/v1/deployments/{id}/board", View, &["deployment"]),
+        get("/api/v1/deployments/{id}/declaration", View, &["deployment"]),
+        get("/api/v1/deployments/{id}/progress", View, &["deployment"]),
+        get("/api/v1/deployments/{id}/noderoles?role=app", View, &["deployment"]),
         get("/api/v1/graph?longest=count", View, &[]),
-        get("/api/v1/deployments/{name}/graph?longest=count", View, &["deployment"]),
-        post("/api/v1/deployments/{name}/proposals", Operate, &["deployment"], json!({})),
+        get("/api/v1/deployments/{id}/graph?longest=count", View, &["deployment"]),
+        post("/api/v1/deployments/{id}/proposals", Operate, &["deployment"], json!({})),
         post(
-            "/api/v1/deployments/{name}/priority",
+            "/api/v1/deployments/{id}/priority",
             Operate,
             &["deployment"],
             json!({"priority": 1, "reason": "because"}),
         ),
         post(
-            "/api/v1/deployments/{name}/restore",
+            "/api/v1/deployments/{id}/restore",
             Operate,
             &["deployment"],
             json!({"blueprint": 1, "partial": true}),
@@ -336,7 +336,7 @@ fn table() -> Vec<Row> {
         post("/api/v1/self/bootenv", Machine, &[], json!({"bootenv": "x"})),
         row(put.clone(), "/api/v1/self/facts", Machine, &[], json!({})),
         post(
-            "/api/v1/deployments/{name}/hold",
+            "/api/v1/deployments/{id}/hold",
             Operate,
             &["deployment"],
             json!({"on_hold": true, "reason": "because"}),
@@ -421,7 +421,7 @@ fn of_people() -> Vec<Row> {
 
 /// Endpoints that never succeed here, with the reason.
 const NEVER_SUCCEED: [(&str, &str); 18] = [
-    ("DELETE /api/v1/deployments/{name}", "it has nodes: `change_flow` removes an empty one"),
+    ("DELETE /api/v1/deployments/{id}", "it has nodes: `change_flow` removes an empty one"),
     ("GET /api/v1/watch", "it would not end: `streaming` follows it"),
     ("GET /events", "it would not end: `streaming` follows it"),
     ("GET /api/v1/scripts/{hash}", "no role here has a script"),
@@ -690,7 +690,7 @@ impl World {
                 let edited = self.ask(of("/api/v1/proposals/{id}/edits"), Operator, 0).await.json();
                 self.versions[0] = edited["version"].as_i64().expect("a version");
             }
-            "/api/v1/deployments/{name}/restore" => {
+            "/api/v1/deployments/{id}/restore" => {
                 self.ask(of("/api/v1/proposals/{id}/discard"), Operator, 0).await.json();
             }
             _ => {}

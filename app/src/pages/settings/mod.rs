@@ -117,10 +117,16 @@ fn GrantFields(
             "proposes changes, commits approved reviews, retries steps, puts deployments on hold",
         ),
         ("reviewer", "reviewer", "gives verdicts on reviews of other people"),
-        ("admin", "admin", "manages accounts and permissions"),
+        (
+            "admin",
+            "admin",
+            match service {
+                true => "adds accounts and manages those that have no permission beyond its own",
+                false => "manages accounts and permissions",
+            },
+        ),
     ];
-    let shown =
-        choices.into_iter().filter(|(name, ..)| !service || matches!(*name, "viewer" | "operator"));
+    let shown = choices.into_iter().filter(|(name, ..)| !service || *name != "reviewer");
     let one = |(name, word, about): (&'static str, &'static str, &'static str)| {
         view! {
             <li>

@@ -13,7 +13,7 @@ use super::server_functions::{
     self, ChangeGrants, ConfirmPerson, CreateLink, ResetFactor, SetDisabled,
 };
 use super::tokens::Tokens;
-use super::{GRANTS_ID, GrantFields, SettingsTabs, granted, grants_text, no_grants_warning};
+use super::{ADMIN, GRANTS_ID, GrantFields, SettingsTabs, granted, grants_text, no_grants_warning};
 use crate::addresses;
 use crate::clock::Moment;
 use crate::components::action::{last_of, on_success, problem_of};
@@ -74,6 +74,8 @@ fn PersonSettings(first: PersonData) -> impl IntoView {
     let found = feed.value();
     let person = Memo::new(move |_| found.read().0.person.clone());
     let tokens = Signal::derive(move || found.read().1.clone());
+    let manages =
+        Signal::derive(move || person.read().grants.iter().any(|grant| grant.permission == ADMIN));
     let passkeys = Signal::derive(move || found.read().0.passkeys.clone());
     let state = move || match person.read().disabled {
         true => {
@@ -111,7 +113,7 @@ fn PersonSettings(first: PersonData) -> impl IntoView {
             </section>
         })}
         <Grants id service person feed/>
-        <Tokens tokens person=Some(id) admin=false makes=service changed=Callback::new(move |()| feed.now())/>
+        <Tokens tokens person=Some(id) admin=manages makes=service changed=Callback::new(move |()| feed.now())/>
     }
     .into_any()
 }

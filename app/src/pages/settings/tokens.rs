@@ -21,7 +21,7 @@ use crate::components::{
 pub(super) fn Tokens(
     tokens: Signal<Vec<TokenView>>,
     person: Option<PersonId>,
-    admin: bool,
+    #[prop(into)] admin: Signal<bool>,
     makes: bool,
     changed: Callback<()>,
 ) -> impl IntoView {
@@ -39,7 +39,7 @@ pub(super) fn Tokens(
             <header><h2>"Tokens"</h2></header>
             <div class="inside">
                 <p class="muted">
-                    "With a token, an API client uses the account's permissions, within the token's own limits. It cannot review changes, create tokens or change accounts. \
+                    "With a token, an API client uses the account's permissions, within the token's own limits. It cannot review changes or create tokens. It can manage accounts only if it belongs to a service account with the permission admin. \
                      Send the token as " <code>"Authorization: Bearer gantry_…"</code> "."
                 </p>
                 {none}
@@ -104,7 +104,11 @@ fn create_call(typed: FormValues, person: Option<PersonId>) -> Call {
 
 /// Creates a token and shows it once.
 #[component]
-fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> impl IntoView {
+fn CreateForm(
+    person: Option<PersonId>,
+    admin: Signal<bool>,
+    changed: Callback<()>,
+) -> impl IntoView {
     let make = ServerAction::<CreateToken>::new();
     on_success(make, move |_| changed.run(()));
     let last = last_of(make);
@@ -120,7 +124,7 @@ fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> i
     };
     let fields = reset_on_success(make, move |refused| {
         view! {
-            {token_fields(&refused, admin)}
+            {token_fields(&refused, admin.get(), person.is_some())}
             <ProblemNotice problem=problem_of(make)/>
             <EquivalentCommands of=move |typed: FormValues| vec![create_call(typed, person)]/>
         }
@@ -141,7 +145,7 @@ fn CreateForm(person: Option<PersonId>, admin: bool, changed: Callback<()>) -> i
 }
 
 /// The fields: purpose, permissions, deployment and lifetime.
-fn token_fields(refused: &Refused, admin: bool) -> AnyView {
+fn token_fields(refused: &Refused, admin: bool, service: bool) -> AnyView {
     let choice = |name: &'static str, about: &'static str, usual: bool| {
         let checked = if refused.is_here() { refused.typed(name).is_some() } else { usual };
         view! {
@@ -153,6 +157,10 @@ fn token_fields(refused: &Refused, admin: bool) -> AnyView {
             </li>
         }
     };
+    let about_admin = match service {
+        true => "manages accounts that have no permission beyond those of the token",
+        false => "reads the list of people, changes connections of nodes",
+    };
     view! {
         <div class="field">
             <label for="token-name">"New token"</label>
@@ -163,7 +171,7 @@ fn token_fields(refused: &Refused, admin: bool) -> AnyView {
             <ul class="choices">
                 {choice("viewer", "reads everything except secrets", true)}
                 {choice("operator", "proposes changes, commits approved reviews, retries steps, puts deployments on hold", false)}
-                {admin.then(|| choice("admin", "reads the list of people, changes connections of nodes", false))}
+                {admin.then(|| choice("admin", about_admin, false))}
             </ul>
         </fieldset>
         <div class="field">

@@ -1,5 +1,5 @@
-//! Calls for people, sign-in and tokens. Changes to people need the session of an admin; the server
-//! rejects tokens.
+//! Calls for people, sign-in and tokens. The page of an admin shows them with a session, because
+//! the server rejects tokens of people here.
 
 use engine::ids::{PasskeyId, PersonId};
 use serde_json::{Value, json};

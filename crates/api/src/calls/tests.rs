@@ -7,7 +7,7 @@ use super::*;
 /// Operations that change something but have no call, with the reason.
 const WITHOUT_CALL: [(&str, &str); 18] = [
     ("POST /api/v1/deployments", "pages show the edit of the proposal instead"),
-    ("DELETE /api/v1/deployments/{name}", "pages show the edit of the proposal instead"),
+    ("DELETE /api/v1/deployments/{id}", "pages show the edit of the proposal instead"),
     ("POST /api/v1/proposals/{id}/preview", "changes nothing: it previews a form"),
     ("POST /api/v1/reviews/{id}/view", "marks a page as viewed"),
     ("POST /api/v1/reviews/{id}/viewed", "marks changes of a page as viewed"),

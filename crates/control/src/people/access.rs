@@ -45,6 +45,7 @@ impl People {
     /// If the actor is not an admin, is that person, or gave the access. Also if the actor's own
     /// access comes from the admin who gave it.
     pub async fn confirm(&self, actor: &Actor, id: PersonId) -> Result<PersonDetails, Problem> {
+        actor.require_in_person()?;
         let (mut transaction, actor, row) = self.begin_change(actor, id.into()).await?;
         if actor.person == id {
             return Err(Problem::conflict(

@@ -32,8 +32,8 @@ use uuid::Uuid;
 
 use super::passwords::Proof;
 use super::{
-    Actor, ClientInfo, NewSession, People, Permission, SESSION_TIMES, Token, check_name, failed,
-    passwords, record_session, revoke_all_access, throttle, unknown_person,
+    Actor, ClientInfo, NewSession, People, Permission, PersonKind, SESSION_TIMES, Token,
+    check_name, failed, passwords, record_session, revoke_all_access, throttle, unknown_person,
 };
 use crate::cursor;
 use crate::text::{self, at};
@@ -64,6 +64,19 @@ struct StoredPermissions {
 }
 
 impl StoredPermissions {
+    /// Whether a service account manages an account with these permissions: it has all of them
+    /// itself, and none of them is Reviewer or Admin.
+    fn is_within(&self, service: &Actor) -> bool {
+        let everywhere = self.everywhere.iter().map(|permission| (*permission, None));
+        let inside = self.inside.iter().map(|(permission, place)| (*permission, Some(*place)));
+        everywhere.chain(inside).all(|(permission, place)| match (permission, place) {
+            (Permission::Viewer, _) => true,
+            (Permission::Operator, None) => service.may(permission),
+            (Permission::Operator, Some(place)) => service.has_permission_in(permission, place),
+            (Permission::Reviewer | Permission::Admin, _) => false,
+        })
+    }
+
     /// Whether `self` has the permission somewhere where `before` does not.
     fn gains(&self, before: &Self, permission: Permission) -> bool {
         let inside = |given: &Self| -> BTreeSet<DeploymentId> {
@@ -105,6 +118,28 @@ impl People {
         let last = rows.last().filter(|_| more);
         let next = last.map(|row| Cursor::behind(query.sort, &[Key::from(row.name.as_str())]));
         Ok(PersonPage { people: views(&mut connection, rows).await?, next })
+    }
+
+    /// The id of a person, by name or id. An id is not looked up; a later use fails if it is
+    /// unknown.
+    ///
+    /// # Errors
+    /// If no person has the name, or the actor is neither an admin nor that person.
+    pub async fn person_named(&self, actor: &Actor, text: &str) -> Result<PersonId, Problem> {
+        if let Ok(id) = text.parse() {
+            return Ok(id);
+        }
+        if text == actor.name {
+            return Ok(actor.person);
+        }
+        actor.require(Permission::Admin)?;
+        // PostgreSQL cannot compare text with a NUL, and no name has one.
+        let name = text.replace('\0', "\u{fffd}");
+        let found =
+            store::people::person_by_name(self.store.pool(), &name).await.map_err(failed)?;
+        found.map(|row| row.id).ok_or_else(|| {
+            Problem::not_found(format!("Person {text} does not exist. See the list of people."))
+        })
     }
 
     /// One person.
@@ -152,8 +187,7 @@ impl People {
         actor: &Actor,
         input: &PersonRequest,
     ) -> Result<CreatedPerson, Problem> {
-        actor.require_in_person()?;
-        actor.require(Permission::Admin)?;
+        actor.require_manager()?;
         check_name(&input.name)?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         store::people::accounts::lock_people(&mut transaction, &[actor.person])
@@ -162,6 +196,7 @@ impl People {
         let actor = actor.still(&mut transaction).await?;
         actor.require(Permission::Admin)?;
         let given = self.grants_of(&mut transaction, &input.grants, input.kind).await?;
+        require_within(&actor, &given)?;
         let inserted =
             store::people::insert_person(&mut transaction, &input.name, input.kind.as_str(), &[])
                 .await
@@ -215,6 +250,7 @@ impl People {
         let old_rows =
             store::people::accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
         let before = stored_grants(&row, &old_rows);
+        require_within(&actor, &after)?;
         if before != after {
             write(&mut transaction, id, &after).await?;
             let gains_power = [Permission::Reviewer, Permission::Admin]
@@ -327,15 +363,14 @@ impl People {
         Ok(link)
     }
 
-    /// Locks both rows. Checks that the actor is still an admin, and that the person's permissions
-    /// have the version that the client has seen.
+    /// Locks both rows. Checks that the actor is still an admin, that a service account has the
+    /// person's permissions itself, and that these have the version that the client has seen.
     pub(super) async fn begin_change(
         &self,
         actor: &Actor,
         PersonAtVersion { person: id, version }: PersonAtVersion,
     ) -> Result<(Transaction<'static, Postgres>, Actor, AccountRow), Problem> {
-        actor.require_in_person()?;
-        actor.require(Permission::Admin)?;
+        actor.require_manager()?;
         let mut transaction = self.store.pool().begin().await.map_err(failed)?;
         store::people::accounts::lock_people(&mut transaction, &[actor.person, id])
             .await
@@ -348,6 +383,11 @@ impl People {
             .ok_or_else(|| unknown_person(id))?;
         if version.is_some_and(|seen| seen != row.grants_version) {
             return Err(version_conflict(&row.name));
+        }
+        if actor.kind == PersonKind::Service {
+            let grants =
+                store::people::accounts::grants(&mut transaction, &[id]).await.map_err(failed)?;
+            require_within(&actor, &stored_grants(&row, &grants))?;
         }
         Ok((transaction, actor, row))
     }
@@ -370,13 +410,11 @@ impl People {
         let (mut given, mut deployments) = (StoredPermissions::default(), BTreeMap::new());
         for grant in grants {
             let permission: Permission = grant.permission.parse()?;
-            if kind == AccountKind::Service
-                && matches!(permission, Permission::Reviewer | Permission::Admin)
-            {
-                return Err(Problem::invalid(format!(
-                    "grants: a service account cannot have the permission {permission}. Only \
-                     people can have it."
-                )));
+            if kind == AccountKind::Service && permission == Permission::Reviewer {
+                return Err(Problem::invalid(
+                    "grants: a service account cannot have the permission reviewer. Only people \
+                     can review.",
+                ));
             }
             let place = match grant.deployment.as_deref() {
                 None => None,
@@ -748,6 +786,19 @@ async fn offer(
         link: format!("/sign-in#token={}", token.reveal()),
         minutes: LINK_VALIDITY.as_secs() / 60,
     })
+}
+
+/// Refuses a service account to manage an account with permissions beyond its own. As an admin, the
+/// account itself has such a permission.
+fn require_within(actor: &Actor, permissions: &StoredPermissions) -> Result<(), Problem> {
+    if actor.kind != PersonKind::Service || permissions.is_within(actor) {
+        return Ok(());
+    }
+    Err(Problem::forbidden(format!(
+        "Service account {} cannot manage an account with permissions that its token does not \
+         have, or with the permission reviewer or admin. Sign in as an admin.",
+        actor.name
+    )))
 }
 
 async fn write(

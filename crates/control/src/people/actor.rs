@@ -14,7 +14,8 @@
 //!
 //! A *token* has the permissions that both the token and its person have, and never Reviewer: only
 //! people review. Actions that a person must do themselves, such as creating tokens, use
-//! [`Actor::require_in_person`].
+//! [`Actor::require_in_person`]. A service account that is an admin manages accounts with a token,
+//! but none that has a permission beyond its own (`acting_manages` in the database).
 //!
 //! An actor reflects the state at the start of the request. Every write loads the actor again in
 //! its own transaction (`Actor::still`).
@@ -477,6 +478,19 @@ impl Actor {
         self.require_password()?;
         self.require_factor()?;
         self.require_human()
+    }
+
+    /// Requires an admin: a person with a session, or a token of a service account.
+    ///
+    /// A token of a person does not suffice, so that a leaked token gives no one access.
+    ///
+    /// # Errors
+    /// Forbidden (403).
+    pub fn require_manager(&self) -> Result<(), Problem> {
+        if self.kind != PersonKind::Service {
+            self.require_in_person()?;
+        }
+        self.require(Permission::Admin)
     }
 
     /// Like [`Actor::require_in_person`], but accepts a session that lacks its second factor.

@@ -374,6 +374,7 @@ impl People {
     pub async fn reset_factor(&self, by: Option<&Actor>, id: PersonId) -> Result<(), Problem> {
         let (mut transaction, name) = match by {
             Some(actor) => {
+                actor.require_in_person()?;
                 let (transaction, actor, row) = self.begin_change(actor, id.into()).await?;
                 if actor.person == id {
                     return Err(Problem::conflict(

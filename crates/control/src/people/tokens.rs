@@ -235,8 +235,8 @@ impl People {
         transaction.commit().await.map_err(failed)
     }
 
-    /// Finds a deployment by name; `None` means everywhere. An empty name is an error, because it
-    /// would give more than intended.
+    /// Finds a deployment by name or id; `None` means everywhere. An empty name is an error, because
+    /// it would give more than intended.
     pub(super) async fn find_deployment(
         &self,
         on: &mut sqlx::PgConnection,
@@ -246,30 +246,20 @@ impl People {
         let name = DeploymentName::parse(name).map_err(|error| {
             Problem::invalid(format!("deployment: {error}. Omit it for all deployments."))
         })?;
-        let found =
+        let by_name =
             store::deployments::deployment_named(&mut *on, name.as_str()).await.map_err(failed)?;
-        if found.is_none() {
-            return Err(no_name(on, &name).await?);
-        }
-        Ok(found)
+        let found = match (by_name, name.as_str().parse::<DeploymentId>()) {
+            (None, Ok(id)) => {
+                store::deployments::deployment_name(on, id).await.map_err(failed)?.map(|_| id)
+            }
+            (found, _) => found,
+        };
+        found.map(Some).ok_or_else(|| {
+            Problem::not_found(format!(
+                "Deployment {name} does not exist. See the list of deployments."
+            ))
+        })
     }
-}
-
-/// The error for an unknown name. If the client sent a deployment's id, the error contains its
-/// name: grants use names, edits use ids.
-async fn no_name(on: &mut sqlx::PgConnection, name: &DeploymentName) -> Result<Problem, Problem> {
-    let name_of_id = match name.as_str().parse::<DeploymentId>() {
-        Ok(id) => store::deployments::deployment_name(on, id).await.map_err(failed)?,
-        Err(_) => None,
-    };
-    Ok(Problem::not_found(match name_of_id {
-        Some(name_of_id) => {
-            format!(
-                "deployment: {name} is the id of deployment {name_of_id}. Use its name: {name_of_id}."
-            )
-        }
-        None => format!("Deployment {name} does not exist. See the list of deployments."),
-    }))
 }
 
 fn scopes(words: &[String]) -> Result<BTreeSet<Permission>, Problem> {

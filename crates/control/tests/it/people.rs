@@ -394,7 +394,7 @@ async fn disabled_service_account_loses_tokens_permanently() {
 }
 
 #[tokio::test]
-async fn deployment_id_in_grant_is_refused_with_name() {
+async fn grant_accepts_name_or_id_of_deployment() {
     let installation = Installation::new().await;
     let root = installation.admin().await;
     let web = installation.id("web").await.to_string();
@@ -403,11 +403,9 @@ async fn deployment_id_in_grant_is_refused_with_name() {
         kind: AccountKind::Human,
         grants: vec![grant("operator", deployment)],
     };
-    let refused = installation.people.add(&root, &request(&web)).await.unwrap_err();
-    assert_eq!(
-        (refused.status, refused.detail),
-        (404, format!("deployment: {web} is the id of deployment web. Use its name: web."))
-    );
+    let made = installation.people.add(&root, &request(&web)).await.unwrap();
+    let person = installation.people.one(&root, made.id).await.unwrap();
+    assert_eq!(person.grants, [grant("operator", "web")]);
     for nothing in ["wbe", "00000000-0000-4000-8000-00000000beef"] {
         let refused = installation.people.add(&root, &request(nothing)).await.unwrap_err();
         assert!(
@@ -415,7 +413,9 @@ async fn deployment_id_in_grant_is_refused_with_name() {
             "{refused}"
         );
     }
-    assert!(installation.people.add(&root, &request("web")).await.is_ok());
+    let by_name = [grant("viewer", "web")];
+    let changed = installation.people.change_grants(&root, made.id, &by_name).await.unwrap();
+    assert_eq!(changed.grants, by_name);
 }
 
 #[tokio::test]
@@ -532,10 +532,6 @@ async fn a_service_account_has_tokens_only() {
         "invalid"
     );
     assert_eq!(
-        code(installation.people.add(&root, &request(vec![grant("admin", "")])).await),
-        "invalid"
-    );
-    assert_eq!(
         code(installation.people.add(&installation.ada, &request(vec![])).await),
         "forbidden"
     );
@@ -580,6 +576,76 @@ async fn a_service_account_has_tokens_only() {
     );
     let wanted = TokensQuery { person: Some(made.id), ..TokensQuery::default() };
     assert_eq!(code(installation.people.token_page(&installation.ada, &wanted).await), "forbidden");
+}
+
+#[tokio::test]
+async fn service_account_manages_people_if_granted() {
+    let installation = Installation::new().await;
+    let root = installation.admin().await;
+    let people = &installation.people;
+    let request = |name: &str, kind, grants: &[Grant]| PersonRequest {
+        name: name.into(),
+        kind,
+        grants: grants.to_vec(),
+    };
+    let granted = [grant("operator", "web"), grant("admin", "")];
+    let made = people.add(&root, &request("ci", AccountKind::Service, &granted)).await.unwrap();
+    let token = async |scopes: &[&str]| {
+        let request = TokenRequest {
+            name: "ci".into(),
+            days: 30,
+            scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+            deployment: None,
+            person: Some(made.id),
+        };
+        let token = people.make_token(&root, &request).await.unwrap().token;
+        people.actor_of_token(&token).await.unwrap().unwrap()
+    };
+    let ci = token(&["operator", "admin"]).await;
+    let human = |name, grants: &[Grant]| request(name, AccountKind::Human, grants);
+
+    let dan = people.add(&ci, &human("dan", &[grant("operator", "web")])).await.unwrap();
+    assert!(dan.link.is_some());
+    assert!(people.new_link(&ci, dan.id).await.is_ok());
+    people.set_disabled(&ci, dan.id, true).await.unwrap();
+    people.set_disabled(&ci, dan.id, false).await.unwrap();
+    people.change_grants(&ci, dan.id, &[grant("viewer", "")]).await.unwrap();
+
+    // Beyond its permissions.
+    for beyond in ["operator", "reviewer", "admin"] {
+        let refused = people.add(&ci, &human("eve", &[grant(beyond, "")])).await;
+        assert_eq!(code(refused), "forbidden", "{beyond}");
+        let refused = people.change_grants(&ci, dan.id, &[grant(beyond, "")]).await;
+        assert_eq!(code(refused), "forbidden", "{beyond}");
+    }
+    for other in [installation.bo.person, root.person, made.id] {
+        assert_eq!(code(people.set_disabled(&ci, other, true).await), "forbidden");
+        assert_eq!(code(people.new_link(&ci, other).await), "forbidden");
+        let refused = people.change_grants(&ci, other, &[grant("viewer", "")]).await;
+        assert_eq!(code(refused), "forbidden");
+    }
+    // Actions of people.
+    assert_eq!(code(people.confirm(&ci, dan.id).await), "session_required");
+    assert_eq!(code(people.reset_factor(Some(&ci), dan.id).await), "session_required");
+    let own = TokenRequest {
+        name: "x".into(),
+        days: 1,
+        scopes: vec!["viewer".into()],
+        deployment: None,
+        person: None,
+    };
+    assert_eq!(code(people.make_token(&ci, &own).await), "session_required");
+    // Without the scope, and with the token of a person.
+    let operator = token(&["operator"]).await;
+    assert_eq!(code(people.add(&operator, &human("eve", &[])).await), "forbidden");
+    let own = TokenRequest { scopes: vec!["admin".into()], ..own };
+    let own = people.make_token(&root, &own).await.unwrap().token;
+    let own = people.actor_of_token(&own).await.unwrap().unwrap();
+    assert_eq!(code(people.add(&own, &human("eve", &[])).await), "session_required");
+
+    let revoked = people.change_grants(&root, made.id, &[grant("operator", "web")]).await;
+    revoked.unwrap();
+    assert_eq!(code(people.add(&ci, &human("eve", &[])).await), "forbidden", "it is revoked");
 }
 
 #[tokio::test]
