@@ -1,4 +1,4 @@
-// A client that a generator makes from the OpenAPI document works against the server.
+// Clients that generators make from the OpenAPI document work against the server.
 
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
@@ -16,14 +16,20 @@ const here = dirname(fileURLToPath(import.meta.url));
 // The export of the audit is one JSON object per line. A client reads it as text.
 const config = 'content_type_overrides:\n  application/jsonl: text/plain\n';
 
-/** Creates a token of the person of a one-time link. */
-async function createToken(gantry, who, scopes) {
+const headers = { 'X-Gantry': '1' };
+
+/** Signs in with a one-time link. Returns the cookie of the session. */
+async function signIn(gantry, who) {
   const token = new URL(gantry.signIn(who)).hash.replace(/^#token=/, '') || new URL(gantry.signIn(who)).searchParams.get('token');
-  const headers = { 'X-Gantry': '1' };
   const signedIn = await fetch(`${gantry.address}/sign-in`, {
     method: 'POST', headers, body: new URLSearchParams({ token }), redirect: 'manual',
   });
-  const cookie = signedIn.headers.getSetCookie().map((cookie) => cookie.split(';')[0]).join('; ');
+  return signedIn.headers.getSetCookie().map((cookie) => cookie.split(';')[0]).join('; ');
+}
+
+/** Creates a token of the person of a one-time link. */
+async function createToken(gantry, who, scopes) {
+  const cookie = await signIn(gantry, who);
   const created = await fetch(`${gantry.address}/api/v1/tokens`, {
     method: 'POST', headers: { ...headers, cookie, 'Content-Type': 'application/json' }, body: JSON.stringify({ name: 'client', days: 1, scopes }),
   });
@@ -52,6 +58,22 @@ test('a generated Python client runs operations', { timeout: 300_000 }, async (t
     });
     const operations = new Set(ran.stdout.trim().split('\n'));
     assert.ok(operations.size >= 10, ran.stdout);
+  } finally {
+    await gantry.stop();
+  }
+});
+
+test('a generated Rust client runs operations', { timeout: 600_000 }, async () => {
+  const program = (await run(join(here, '../scripts/rust-client'))).stdout.trim();
+  const gantry = await start({ name: 'openapi-rust' });
+  try {
+    const env = {
+      GANTRY_SERVER: gantry.address,
+      GANTRY_TOKEN: await createToken(gantry, 'author', ['viewer', 'operator']),
+      GANTRY_SESSION: await signIn(gantry, 'reviewer'),
+    };
+    const operations = new Set((await run(program, { env })).stdout.trim().split('\n'));
+    assert.ok(operations.size >= 10, [...operations].join(', '));
   } finally {
     await gantry.stop();
   }
