@@ -245,6 +245,8 @@ async fn move_needs_permissions_in_all_three_deployments() {
     assert_eq!(code(judge(&target_only).await), "not_a_reviewer");
     assert_eq!(code(judge(&source_only).await), "not_a_reviewer");
     judge(&both).await.unwrap();
+    // The account of that reviewer is new, so another approval has to count.
+    installation.approve(&installation.bo, review).await;
     assert_eq!(code(installation.commit(&of_target, review).await), "forbidden");
     installation.commit(&of_both, review).await.unwrap();
 }
