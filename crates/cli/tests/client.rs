@@ -1433,7 +1433,7 @@ async fn deployments_change_by_name() {
     installation.committed(&made[0]["review"].to_string(), &["--name", "shop"]);
     assert!(export().contains("parent: web\n"), "{}", export());
     let file = installation.file("shop.yaml", "deployment: shop\nparent: nowhere\n");
-    installation.gantry(&["apply", "-f", &file]).no(4, "shop.yaml:2:9");
+    installation.gantry(&["apply", "-f", &file]).no(4, "shop.yaml:2:1");
     let file = installation.file("system.yaml", "deployment: system\nparent: web\n");
     installation.gantry(&["apply", "-f", &file]).no(2, "is the root and can't have a parent");
     commit(&["node", "move", "n1", "n2", "--to", "shop"], "shop");

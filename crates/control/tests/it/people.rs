@@ -247,6 +247,8 @@ async fn move_needs_permissions_in_all_three_deployments() {
     assert_eq!(code(approve(&target_only).await), "not_a_reviewer");
     assert_eq!(code(approve(&source_only).await), "not_a_reviewer");
     approve(&both).await.unwrap();
+    // The account of that reviewer is new, so another approval has to count.
+    installation.approve(&installation.bo, review).await;
     assert_eq!(code(installation.commit(&of_target, review).await), "forbidden");
     installation.commit(&of_both, review).await.unwrap();
 }
