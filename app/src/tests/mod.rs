@@ -913,7 +913,7 @@ async fn review_list_matches_its_address() {
         get(&fake, "/reviews?state=committed&deployment=web&filter=Gate&before=200").await;
     settled.assert_contains(&[
         "Gateways",
-        "name=\"text\"",
+        "name=\"filter\"",
         "value=\"Gate\"",
         "value=\"committed\"",
         link,
