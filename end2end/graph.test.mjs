@@ -218,7 +218,7 @@ test('paths and colors are shown and exported', { timeout: 120_000 }, async () =
   await visit(page, '/graph/edge');
   await page.getByRole('group', { name: 'Highlight the longest path' }).getByRole('link', { name: 'by steps' }).click();
   await page.getByRole('heading', { name: 'Longest path' }).waitFor();
-  assert.ok((await page.locator('ol.way li').count()) >= 3);
+  assert.ok((await page.locator('ol.path-list li').count()) >= 3);
   await page.getByRole('group', { name: 'Color by' }).getByRole('link', { name: 'wave' }).click();
   await page.waitForURL(/color=wave/);
   await page.getByRole('list', { name: 'Legend' }).getByText('wave 1', { exact: true }).waitFor();

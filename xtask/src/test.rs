@@ -274,7 +274,7 @@ fn tools(tree: &Tree) -> anyhow::Result<()> {
 
 /// The number of native tests that run at the same time.
 fn tests_at_a_time() -> usize {
-    thread::available_parallelism().map_or(2, |cores| 2 * cores.get())
+    thread::available_parallelism().map_or(2, |cores| cores.get() + 1)
 }
 
 /// Runs the tests in `end2end`, some files at the same time. Each starts complete Gantry instances

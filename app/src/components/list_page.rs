@@ -201,7 +201,7 @@ pub trait ListPage: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Content below the loaded list. `again` fetches the list again.
+    /// Content below the loaded list. `refetch` fetches the list again.
     fn below(self, _with: With<Self>, _refetch: Callback<()>) -> AnyView {
         ().into_any()
     }

@@ -29,7 +29,7 @@ pub fn hidden_characters(found: &HiddenCharacters) -> AnyView {
     notice(title, scripts(found), view! { <p>{advice} {REVIEW_ADVICE} "."</p> }.into_any())
 }
 
-/// As [`deceiving`], collapsed, for a version in a list.
+/// As [`hidden_characters`], collapsed, for a version in a list.
 pub fn hidden_characters_in_version(found: &HiddenCharacters) -> AnyView {
     if found.is_empty() {
         return ().into_any();

@@ -66,7 +66,7 @@ impl<K: Ord> Subscriptions<K> {
         self.of.values().flat_map(|want| want.topics.iter().copied()).collect()
     }
 
-    /// Whether these topics fit next to those of all subscribers except `who`.
+    /// Whether these topics fit next to those of all subscribers except this one.
     pub(super) fn has_room(&self, subscriber: &K, topics: &[Topic], limit: usize) -> bool {
         let others = self
             .of
@@ -76,7 +76,7 @@ impl<K: Ord> Subscriptions<K> {
         others.chain(topics.iter().copied()).collect::<BTreeSet<_>>().len() <= limit
     }
 
-    /// Removes other subscriptions until the topics of `who` fit. Returns the removed ones.
+    /// Removes other subscriptions until these topics fit. Returns the removed ones.
     pub(super) fn make_room(&mut self, subscriber: &K, topics: &[Topic], limit: usize) -> Vec<K>
     where
         K: Clone,

@@ -267,7 +267,7 @@ const WITH_COMMAND: [(&str, &str); 44] = [
     ("CreateNodeToken", "mint_node_token"),
     ("CreateLink", "create_link"),
     ("OpenThread", "comment"),
-    ("SetPriority", "prioritise"),
+    ("SetPriority", "set_priority"),
     ("Propose", "propose"),
     ("ProposeMove", "propose"),
     ("ProposeChange", "propose_on_node"),

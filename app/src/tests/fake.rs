@@ -2215,7 +2215,7 @@ impl Fake {
         self.record(format!("hold {held} {reason}"));
         Ok(())
     }
-    pub async fn prioritise(
+    pub async fn set_priority(
         &self,
         _: &Actor,
         _: DeploymentId,

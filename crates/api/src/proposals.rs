@@ -232,7 +232,7 @@ pub struct Replanned {
 }
 
 impl Replanned {
-    /// Keeps the first `most` documents on each side of the effect_changes, and counts the others.
+    /// Keeps the first `most` documents on each side of `effect_changes`, and counts the others.
     pub(crate) fn cut(&mut self, most: usize) {
         for side in [&mut self.effect_changes.before, &mut self.effect_changes.after] {
             let part = Part::of(std::mem::take(side), 0, most);

@@ -160,7 +160,7 @@ pub fn public_address(
     }
 }
 
-/// Serves requests until `stop` resolves.
+/// Serves requests until `shutdown` resolves.
 pub async fn serve(
     listener: TcpListener,
     config: server::Config,

@@ -46,7 +46,7 @@ pub fn is_deceptive(c: char) -> bool {
     c.is_control() || DECEPTIVE_RANGES.get(at).is_some_and(|(first, _)| *first <= c)
 }
 
-/// The first character that [deceives].
+/// The first deceptive character.
 pub fn deceptive_character(text: &str) -> Option<char> {
     text.chars().find(|c| is_deceptive(*c))
 }
@@ -62,7 +62,7 @@ pub fn number(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
 }
 
-/// The text for display: each character that [deceives] is replaced by its code point.
+/// The text for display: each deceptive character is replaced by its code point.
 pub fn shown(text: &str) -> Cow<'_, str> {
     if deceptive_character(text).is_none() {
         return Cow::Borrowed(text);
@@ -75,7 +75,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
 pub const REVIEW_ADVICE: &str =
     "Before you approve it, read it with a tool that shows such characters, such as cat -A";
 
-/// The number of characters in a file that [deceive](deceives), with the position of the first.
+/// The number of deceptive characters in a file, with the position of the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeceptiveText {
     pub first: char,

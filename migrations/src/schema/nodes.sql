@@ -1,4 +1,4 @@
--- Nodes: their records, and what is known about the machines.
+-- Nodes: records, facts, health checks and reports.
 
 CREATE TABLE node (
   id                    uuid        PRIMARY KEY DEFAULT gen_random_uuid(),

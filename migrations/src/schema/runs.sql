@@ -288,8 +288,8 @@ COMMENT ON COLUMN run.out_bytes IS
   'How far the log contains standard output as the node has it. An adopting worker reads on there.';
 COMMENT ON COLUMN run.err_bytes IS 'The same for standard error.';
 COMMENT ON COLUMN run.adoptions IS
-  'How often another worker took the run over after its worker was lost. Limited, because a run may '
-  'be what ends its workers.';
+  'How often another worker took the run over after its worker was lost. Limited, because a run can '
+  'crash its workers.';
 COMMENT ON COLUMN run.surroundings IS 'The other input of the run, with secrets as references.';
 COMMENT ON COLUMN run.result IS
   'The result of the attempt, independent of its outcome. NULL with result_bytes > 0: no longer '

@@ -77,7 +77,7 @@ pub(crate) fn operations(all: Operations) -> Operations {
         )
         .post(
             "/deployments/{id}/priority",
-            prioritise,
+            set_priority,
             op("setDeploymentPriority", "Set the priority of a deployment"),
         )
         .post(
@@ -207,14 +207,14 @@ fn priority<'de, D: Deserializer<'de>>(from: D) -> Result<i32, D::Error> {
     })
 }
 
-async fn prioritise(
+async fn set_priority(
     state: State<AppState>,
     SignedIn(actor): SignedIn,
     NameOrId(name): NameOrId,
     JsonBody(wanted): JsonBody<PriorityRequest>,
 ) -> Answer<Success> {
     let deployment = state.control.deployment_named(&actor, &name).await?;
-    state.control.prioritise(&actor, deployment, wanted.priority, wanted.reason).await?;
+    state.control.set_priority(&actor, deployment, wanted.priority, wanted.reason).await?;
     Ok(Json(Success {}))
 }
 

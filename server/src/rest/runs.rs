@@ -82,7 +82,7 @@ struct LogSearchQuery {
     /// Text that the lines contain.
     #[schemars(length(min = 1, max = 200))]
     q: String,
-    /// Whether upper and lower case are the same. Default: false.
+    /// Whether to ignore case. Default: false.
     #[serde(default)]
     ignore_case: bool,
     /// Cursor: the `next` value of the previous page.

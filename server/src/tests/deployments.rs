@@ -107,7 +107,10 @@ async fn named_resources_are_found_by_name_and_id() {
         let get = async |key: &str| {
             let answer = server.send_get(&format!("/api/v1/{path}/{key}"), &root).await;
             assert_eq!(answer.status, StatusCode::OK, "{path}/{key}: {}", answer.text());
-            answer.json()
+            let mut resource = answer.json();
+            // The cursor of the live stream counts the events of all resources.
+            resource.as_object_mut().expect("an object").remove("cursor");
+            resource
         };
         let by_name = get(name).await;
         let id = by_name

@@ -402,7 +402,7 @@ async fn workers_are_filtered_and_sorted() {
     assert_eq!(names("").await, ["alps", "alpha", "beta"]);
     assert_eq!(names("sort=name").await, ["alpha", "alps", "beta"]);
     assert_eq!(names("sort=-heartbeat").await, ["beta", "alpha", "alps"]);
-    assert_eq!(names("name=alp").await, ["alps", "alpha"]);
+    assert_eq!(names("filter=alp").await, ["alps", "alpha"]);
     let after = |name: &str| format!("sort=name&before=name~-{name}");
     assert_eq!(names(&after("alpha")).await, ["alps", "beta"]);
     assert_eq!(names(&after("b")).await, ["beta"], "a place stays one when its worker is gone");

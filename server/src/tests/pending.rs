@@ -54,7 +54,7 @@ async fn step_has_pending_reason_until_it_runs() {
     working(&server, &["script"]).await;
     says(&server, &ada, "no_worker_for_jig", "supports jig noop").await;
     let worker = working(&server, &["noop"]).await;
-    says(&server, &ada, "next", "starts when a worker claims it").await;
+    says(&server, &ada, "ready", "starts when a worker claims it").await;
 
     let reason = json!({"on_hold": true, "reason": "a look at the disks"});
     server.tell("/api/v1/deployments/web/hold", &ada, reason).await.json();

@@ -12,7 +12,7 @@ use engine::plan::drop_preview::{DropPreview, RoleDropPreview};
 use leptos::prelude::*;
 
 use super::board_state::{BoardState, DragSource, Search, nodes};
-use super::drop_outcome::{Verdict, legal, truncation_note};
+use super::drop_outcome::{DropOutcome, legal, truncation_note};
 use crate::components::{Dialog, DialogHandle, EquivalentCommands, FormValues, Icon, icon};
 use crate::failure::ServerResult;
 
@@ -23,7 +23,7 @@ pub(super) fn open(board_state: BoardState, nodes: Vec<NodeId>) {
     }
 }
 
-/// Cancels the preview of a menu that closes without a choice.
+/// Cancels the drag that a menu started, if the menu closes without a choice.
 pub(super) fn cancel_menu_drag(board_state: BoardState) {
     if board_state.is_dragged_by(DragSource::Menu) {
         board_state.cancel();
@@ -57,7 +57,7 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
     let count =
         move || board_state.dragged().read().as_ref().map_or(0, |dragged| dragged.nodes.len());
     let title = Signal::derive(move || format!("Bind {} to a role", nodes(count())));
-    let verdict = move || chosen.read().as_ref().and_then(|role| board_state.verdict(role));
+    let outcome = move || chosen.read().as_ref().and_then(|role| board_state.drop_outcome(role));
     let roles = move || {
         let Some(preview) = board_state.drop_preview().get() else {
             return view! { <p class="muted" role="status">"Checking roles"</p> }.into_any();
@@ -68,7 +68,7 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
             .roles
             .iter()
             .filter(fits)
-            .map(|role| choice(chosen, &role.role, &Verdict::of(&preview, &role.role)))
+            .map(|role| choice(chosen, &role.role, &DropOutcome::of(&preview, &role.role)))
             .collect();
         if choices.is_empty() {
             return view! { <p class="muted">"No role on this board matches. Add the role first."</p> }
@@ -77,8 +77,8 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
         view! { <div class="choices" role="radiogroup" aria-label="Roles">{choices}</div> }
             .into_any()
     };
-    let label = move || match verdict() {
-        Some(Verdict::Partial { message: text, .. }) => {
+    let label = move || match outcome() {
+        Some(DropOutcome::Partial { message: text, .. }) => {
             format!("Bind {} nodes", text.split(" can").next().unwrap_or_default())
         }
         _ => format!("Bind {}", nodes(count())),
@@ -122,7 +122,7 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
                     <EquivalentCommands of=move |_: FormValues| { chosen.get().map(|role| bind_calls(board_state, &role)).unwrap_or_default() }/>
                 </div>
                 <div class="foot">
-                    <button class="button primary" type="submit" disabled=move || !verdict().is_some_and(|verdict| verdict.takes())>{move || label()}</button>
+                    <button class="button primary" type="submit" disabled=move || !outcome().is_some_and(|outcome| outcome.takes())>{move || label()}</button>
                 </div>
             </form>
         </Dialog>
@@ -130,7 +130,7 @@ pub(super) fn BindDialog(board_state: BoardState, handle: DialogHandle) -> impl 
     .into_any()
 }
 
-fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict) -> AnyView {
+fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, outcome: &DropOutcome) -> AnyView {
     let role = StoredValue::new(role.clone());
     view! {
         <label class="choice">
@@ -138,11 +138,11 @@ fn choice(chosen: RwSignal<Option<RoleName>>, role: &RoleName, verdict: &Verdict
                 type="radio"
                 name="bind-role"
                 value=role.get_value().to_string()
-                disabled=!verdict.takes()
+                disabled=!outcome.takes()
                 prop:checked=move || chosen.read().as_ref() == Some(&role.get_value())
                 on:change=move |_| chosen.set(Some(role.get_value()))
             />
-            <span><b>{role.get_value().to_string()}</b><small>{verdict.text(true)}</small></span>
+            <span><b>{role.get_value().to_string()}</b><small>{outcome.text(true)}</small></span>
         </label>
     }
     .into_any()
@@ -239,7 +239,7 @@ pub(super) fn SelectNodes(
     load_candidates(board_state, role.get_value(), tray, possible);
     preview_selection(board_state, chosen);
 
-    let verdict = move || role.with_value(|role| board_state.verdict(role));
+    let drop_outcome = move || role.with_value(|role| board_state.drop_outcome(role));
     let list = move || {
         let query = filter.get();
         let known = possible.get();
@@ -256,13 +256,13 @@ pub(super) fn SelectNodes(
             _ => None,
         }
     };
-    let outcome = move || match (chosen.read().is_empty(), verdict()) {
+    let outcome = move || match (chosen.read().is_empty(), drop_outcome()) {
         (true, _) => String::new(),
         (false, None) => "Checking the impact".to_owned(),
-        (false, Some(verdict)) => verdict.text(true),
+        (false, Some(outcome)) => outcome.text(true),
     };
     let ready =
-        move || !chosen.read().is_empty() && verdict().is_some_and(|verdict| verdict.takes());
+        move || !chosen.read().is_empty() && drop_outcome().is_some_and(|outcome| outcome.takes());
     view! {
         <form
             class="form"

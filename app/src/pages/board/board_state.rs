@@ -18,7 +18,7 @@ use engine::plan::{Edit, edit};
 use leptos::prelude::*;
 use leptos::task::spawn_local;
 
-use super::drop_outcome::{self, Verdict, named};
+use super::drop_outcome::{self, DropOutcome, named};
 use super::edit_dialog::{self, OpenEdit};
 use super::planner::{self, Planner, Unusable};
 use super::server_functions;
@@ -552,12 +552,12 @@ impl BoardState {
     }
 
     /// The impact of a drop on a role. `None` while nothing is dragged or the response is pending.
-    pub(super) fn verdict(self, role: &RoleName) -> Option<Verdict> {
-        self.drop_preview.read().as_ref().map(|preview| Verdict::of(preview, role))
+    pub(super) fn drop_outcome(self, role: &RoleName) -> Option<DropOutcome> {
+        self.drop_preview.read().as_ref().map(|preview| DropOutcome::of(preview, role))
     }
 
-    fn drop_outcome_untracked(self, role: &RoleName) -> Option<Verdict> {
-        self.drop_preview.read_untracked().as_ref().map(|preview| Verdict::of(preview, role))
+    fn drop_outcome_untracked(self, role: &RoleName) -> Option<DropOutcome> {
+        self.drop_preview.read_untracked().as_ref().map(|preview| DropOutcome::of(preview, role))
     }
 
     /// Puts the dragged nodes back.
@@ -583,9 +583,11 @@ impl BoardState {
             self.dropped.set_value(Some(role.clone()));
             return;
         };
-        match Verdict::of(&preview, role) {
-            Verdict::Allowed { .. } => self.bind(role.clone(), drop_outcome::legal(&preview, role)),
-            Verdict::Partial { .. } => {
+        match DropOutcome::of(&preview, role) {
+            DropOutcome::Allowed { .. } => {
+                self.bind(role.clone(), drop_outcome::legal(&preview, role))
+            }
+            DropOutcome::Partial { .. } => {
                 self.part.set(Some(role.clone()));
                 self.dialogs.part.open();
             }
@@ -597,7 +599,7 @@ impl BoardState {
     /// longer looks at the row.
     fn drop_delayed(self, role: &RoleName) {
         self.drop_on(role);
-        let refused = self.drop_outcome_untracked(role).filter(|verdict| !verdict.takes());
+        let refused = self.drop_outcome_untracked(role).filter(|outcome| !outcome.takes());
         if let Some(refused) = refused.filter(|_| self.is_dragged_by(DragSource::Pointer)) {
             self.problem.set(Some(Problem::conflict("not_bound", refused.announcement(role))));
             self.end_drag();
@@ -683,13 +685,13 @@ impl BoardState {
             .read_untracked()
             .as_ref()
             .and_then(|over| rows.iter().position(|row| row == over));
-        let Some(to) = walk.from(now, &rows, |row| Verdict::of(&preview, row).takes()) else {
+        let Some(to) = walk.from(now, &rows, |row| DropOutcome::of(&preview, row).takes()) else {
             self.say("These nodes cannot be bound to any role here.");
             return;
         };
-        let verdict = Verdict::of(&preview, &rows[to]);
+        let outcome = DropOutcome::of(&preview, &rows[to]);
         self.over.set(Some(rows[to].clone()));
-        self.say(verdict.announcement(&rows[to]));
+        self.say(outcome.announcement(&rows[to]));
         super::grid::scroll_to(&rows[to]);
     }
 

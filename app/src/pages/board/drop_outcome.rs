@@ -1,4 +1,4 @@
-//! The impact of dropping nodes on a role, in words. Pure: the response to the preview contains the
+//! The impact of dropping nodes on a role, in words. Pure: the preview contains the
 //! decision.
 
 use engine::counting::many;
@@ -10,7 +10,7 @@ const MAX_NAMED: usize = 6;
 
 /// The impact of a drop on a role.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum DropOutcome {
     /// All nodes can be bound.
     Allowed {
         /// The roles that the drop also adds, and when they run.
@@ -33,7 +33,7 @@ pub(super) enum Verdict {
     None,
 }
 
-impl Verdict {
+impl DropOutcome {
     /// The impact for a role, from the preview.
     pub(super) fn of(options: &DropPreview, role: &RoleName) -> Self {
         let Some(found) = options.roles.iter().find(|found| found.role == *role) else {
@@ -244,14 +244,14 @@ mod tests {
         }
     }
 
-    fn verdict(role: RoleDropPreview) -> Verdict {
+    fn outcome(role: RoleDropPreview) -> DropOutcome {
         let name = role.role.clone();
-        Verdict::of(&DropPreview { roles: vec![role] }, &name)
+        DropOutcome::of(&DropPreview { roles: vec![role] }, &name)
     }
 
     #[test]
     fn additions_are_listed_before_drop() {
-        let legal = verdict(role(2, &[]));
+        let legal = outcome(role(2, &[]));
         assert_eq!(legal.text(false), "allowed");
         assert_eq!(
             legal.text(true),
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn partly_valid_drop_names_invalid_nodes() {
         let mixed =
-            verdict(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
+            outcome(role(7, &[("db-1", "is dead"), ("db-2", "is dead"), ("db-3", "is dead")]));
         assert!(mixed.takes());
         assert_eq!(mixed.text(false), "7 of 10 can be bound");
         assert!(
@@ -276,17 +276,17 @@ mod tests {
 
     #[test]
     fn refused_drop_has_reason() {
-        let one = verdict(role(0, &[("db-1", "belongs to storage, a sibling: move it first")]));
+        let one = outcome(role(0, &[("db-1", "belongs to storage, a sibling: move it first")]));
         assert!(!one.takes());
         assert_eq!(one.text(false), "db-1: belongs to storage, a sibling: move it first");
-        let several = verdict(role(0, &[("a", "x"), ("b", "y"), ("c", "z")]));
+        let several = outcome(role(0, &[("a", "x"), ("b", "y"), ("c", "z")]));
         assert_eq!(several.text(true), "a: x; b: y; 1 more");
     }
 
     #[test]
     fn uncomputed_nodes_are_reported_but_not_refused() {
         let unknown = |n: usize| vec![NodeId(Default::default()); n];
-        let some = verdict(RoleDropPreview { unknown: unknown(3), ..role(7, &[]) });
+        let some = outcome(RoleDropPreview { unknown: unknown(3), ..role(7, &[]) });
         assert!(some.takes());
         assert_eq!(some.text(false), "7 of 10 can be bound");
         assert!(
@@ -295,7 +295,7 @@ mod tests {
             some.text(true)
         );
         let none =
-            verdict(RoleDropPreview { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
+            outcome(RoleDropPreview { unknown: unknown(1), ..role(0, &[("db-1", "is dead")]) });
         assert_eq!(none.text(false), "db-1: is dead; 1 node: not checked, too many nodes at once");
         let many = AddedRole {
             role: RoleName::parse("runtime").unwrap(),
@@ -304,7 +304,7 @@ mod tests {
             why: "required by app".into(),
         };
         let reasons =
-            verdict(RoleDropPreview { also_added: vec![many], moves: vec![], ..role(2, &[]) })
+            outcome(RoleDropPreview { also_added: vec![many], moves: vec![], ..role(2, &[]) })
                 .reasons()
                 .unwrap();
         assert_eq!(
@@ -316,6 +316,9 @@ mod tests {
     #[test]
     fn unknown_role_is_not_a_drop_target() {
         let other = RoleName::parse("other").unwrap();
-        assert_eq!(Verdict::of(&DropPreview { roles: vec![role(1, &[])] }, &other), Verdict::None);
+        assert_eq!(
+            DropOutcome::of(&DropPreview { roles: vec![role(1, &[])] }, &other),
+            DropOutcome::None
+        );
     }
 }

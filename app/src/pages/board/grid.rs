@@ -10,7 +10,7 @@ use wasm_bindgen::JsCast;
 
 use super::address::Address;
 use super::board_state::BoardState;
-use super::drop_outcome::Verdict;
+use super::drop_outcome::DropOutcome;
 use super::edit_dialog::OpenEdit;
 use super::menu::Subject;
 use super::role::is_bound;
@@ -78,14 +78,14 @@ fn Row(
     let name = StoredValue::new(role.read_untracked().role.clone());
     let bindable = Memo::new(move |_| role.read().bindable);
     let editable = Memo::new(move |_| bindable.get() && board_state.editable().get());
-    let verdict = Memo::new(move |_| {
-        bindable.get().then(|| name.with_value(|name| board_state.verdict(name))).flatten()
+    let outcome = Memo::new(move |_| {
+        bindable.get().then(|| name.with_value(|name| board_state.drop_outcome(name))).flatten()
     });
     let over = Memo::new(move |_| {
         bindable.get() && name.with_value(|name| board_state.over().read().as_ref() == Some(name))
     });
     let text = move || {
-        verdict.read().as_ref().map(|verdict| (verdict.text(over.get()), verdict.reasons()))
+        outcome.read().as_ref().map(|outcome| (outcome.text(over.get()), outcome.reasons()))
     };
     let chips = Memo::new(move |_| role.read().noderoles.clone());
     let more = move || {
@@ -116,9 +116,9 @@ fn Row(
             aria-label=move || format!("Role {}", role.read().role)
             data-role=move || role.read().role.to_string()
             data-bindable=move || bindable.get().then_some("")
-            data-drop=move || verdict.read().as_ref().map(Verdict::label)
+            data-drop=move || outcome.read().as_ref().map(DropOutcome::label)
             data-over=move || over.get().then_some("")
-            on:dragover=move |event| drag_over(board_state, name, bindable.get_untracked(), &verdict.get_untracked(), &event)
+            on:dragover=move |event| drag_over(board_state, name, bindable.get_untracked(), &outcome.get_untracked(), &event)
             on:dragleave=move |event| drag_leave(board_state, name, &event)
             on:drop=move |event| {
                 event.prevent_default();
@@ -199,7 +199,7 @@ fn drag_over(
     board_state: BoardState,
     name: StoredValue<RoleName>,
     bindable: bool,
-    verdict: &Option<Verdict>,
+    outcome: &Option<DropOutcome>,
     event: &DragEvent,
 ) {
     if !bindable || board_state.dragged().read_untracked().is_none() {
@@ -211,7 +211,7 @@ fn drag_over(
         board_state.over().set(Some(name.get_value()));
     }
     // Allow the drop while the response is pending. The response decides.
-    let takes = verdict.as_ref().is_none_or(Verdict::takes);
+    let takes = outcome.as_ref().is_none_or(DropOutcome::takes);
     if takes {
         event.prevent_default();
     }

@@ -2,8 +2,8 @@
 //!
 //! Rows are roles, cells contain node chips, and the tray contains nodes that could be bound. While
 //! a proposal is open, the board stays live and also shows the additions of the proposal. There are
-//! three ways to bind: drag and drop, *Bind to…* and the keyboard. Each starts to drag nodes, shows the
-//! impact in every row, and drops. All end in one command ([`board_state::BoardState::bind`]).
+//! three ways to bind: drag and drop, *Bind to…* and the keyboard. Each selects nodes, shows the
+//! impact in every row, and binds. All end in one command ([`board_state::BoardState::bind`]).
 
 mod add_role;
 mod address;

@@ -76,7 +76,7 @@ pub(super) fn PriorityDialog(board_state: BoardState, handle: DialogHandle) -> i
                     <EquivalentCommands of=move |typed: FormValues| {
                         // An invalid number keeps the current priority, since the form rejects it.
                         let priority = typed.get("priority").parse().unwrap_or_else(|_| now.get());
-                        vec![api::calls::prioritise(&board_state.board().read().name, priority, &typed.or("reason", "WHY"))]
+                        vec![api::calls::set_priority(&board_state.board().read().name, priority, &typed.or("reason", "WHY"))]
                     }/>
                 </div>
                 <div class="foot">

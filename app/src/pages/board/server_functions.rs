@@ -76,12 +76,12 @@ pub async fn hold(deployment: DeploymentId, held: bool, reason: String) -> Serve
 
 /// Sets the priority of a deployment's steps.
 #[server(name = SetPriority, prefix = "/call", endpoint = "set-priority", output = AsJson)]
-pub async fn prioritise(
+pub async fn set_priority(
     deployment: DeploymentId,
     priority: String,
     reason: String,
 ) -> ServerResult<()> {
     let priority = number::<i32>("priority", &priority).map_err(refuse)?;
     let (request, actor) = signed_in()?;
-    answer(request.control.prioritise(&actor, deployment, priority, reason).await).await
+    answer(request.control.set_priority(&actor, deployment, priority, reason).await).await
 }

@@ -1,4 +1,5 @@
-//! The tray: nodes that could be bound. They can be selected, and dragged with the pointer or the keyboard.
+//! The tray: nodes that could be bound. They can be selected, and dragged with the pointer or the
+//! keyboard.
 
 use api::views::board::{MAX_FOUND_NODES, TrayFilter, TrayNode};
 use engine::counting::many;

@@ -83,7 +83,7 @@ pub fn samples() -> Result<Vec<Call>, NameError> {
         submit(proposal, 3, REASON),
         hold(&web, true, REASON),
         hold(&web, false, REASON),
-        prioritise(&web, -10, REASON),
+        set_priority(&web, -10, REASON),
         cluster_graph(&GraphOptions::default()),
         cluster_graph(&options),
         graph(&web, &GraphOptions::default()),

@@ -32,7 +32,7 @@ pub fn drain(worker: Uuid, drain: bool, reason: &str) -> Call {
 }
 
 /// Sets the priority of a deployment's steps.
-pub fn prioritise(deployment: &DeploymentName, priority: i32, reason: &str) -> Call {
+pub fn set_priority(deployment: &DeploymentName, priority: i32, reason: &str) -> Call {
     let name = deployment.as_str();
     Call::post(format!("/deployments/{name}/priority"))
         .json(json!({ "priority": priority, "reason": reason }))

@@ -289,7 +289,7 @@ impl Control {
 
     /// Sets the priority of a deployment's steps: above 0 they start before those of others, below
     /// 0 after them.
-    pub async fn prioritise(
+    pub async fn set_priority(
         &self,
         actor: &Actor,
         deployment: DeploymentId,

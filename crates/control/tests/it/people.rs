@@ -148,7 +148,7 @@ async fn permission_applies_to_deployment_and_descendants() {
     let noderole = installation.noderole(1, "app").await;
     for refused in [
         installation.control.hold(&gus, web, true, why()).await,
-        installation.control.prioritise(&gus, web, 3, why()).await,
+        installation.control.set_priority(&gus, web, 3, why()).await,
         installation.control.retry(&gus, noderole, why()).await,
         installation.control.set_maintenance(&gus, installation.node(1).await, true, why()).await,
         installation.control.switch(&dan, false, why()).await.map(drop),

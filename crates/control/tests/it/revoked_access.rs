@@ -125,7 +125,7 @@ impl TestObjects {
             ("retry", control.retry(by, self.noderole, why()).await),
             ("cancel", control.cancel(by, self.run).await),
             ("hold", control.hold(by, self.edge, true, why()).await),
-            ("prioritise", control.prioritise(by, self.edge, 3, why()).await),
+            ("set_priority", control.set_priority(by, self.edge, 3, why()).await),
             ("switch", control.switch(by, false, why()).await.map(drop)),
             ("add a node", control.add_node(by, request).await.map(drop)),
             (

@@ -58,7 +58,7 @@ pub struct Progress {
     pub applied: Option<BlueprintNumber>,
     /// Failures since the last success, re-run or retry by a person.
     pub failures: u32,
-    /// RerunReason it must run again although a result is applied. Without a cause the result stays valid.
+    /// Why it must run again although a result is applied. Without a cause the result stays valid.
     /// So this field decides whether a BLOCKED step runs, or becomes ACTIVE at once, when its join
     /// holds again.
     pub cause: Option<Cause>,

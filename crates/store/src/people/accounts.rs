@@ -217,7 +217,7 @@ pub async fn password(
 
 /// Sets the password of the acting person, if the stored one still equals `current_hash` (`None`:
 /// no password yet). It also replaces the token of their session, which voids the old token.
-/// Returns whether the password was set. `old` is the proof of the old password; without it, the
+/// Returns whether the password was set. `proof` proves the old password; without it, the
 /// session must have begun with a link recently.
 ///
 /// # Errors

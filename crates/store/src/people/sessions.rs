@@ -289,7 +289,7 @@ pub async fn end_session(
     Ok(ended.map(|session| PersonId(session.person_id)))
 }
 
-/// Ends all sessions of a person except `but`, and revokes their unused sign-in links. Returns the
+/// Ends all sessions of a person except `except`, and revokes their unused sign-in links. Returns the
 /// number of ended sessions.
 pub async fn end_all_sessions(
     db: &mut PgConnection,

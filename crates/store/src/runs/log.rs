@@ -18,7 +18,7 @@ pub struct LogPosition {
     pub err: u64,
 }
 
-/// Appends a chunk received `ago` at its offset, and notifies viewers. A chunk that is sent twice
+/// Appends a chunk at its offset, and notifies viewers. A chunk that is sent twice
 /// is stored once. A chunk of a worker whose run another worker adopted is dropped.
 ///
 /// # Errors

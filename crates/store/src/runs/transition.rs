@@ -393,7 +393,7 @@ async fn end_row(
         Ender::Worker(worker) => (Some(worker.0), "worker"),
         Ender::Queue => (None, "queue"),
         Ender::Reaper => (None, "reaper"),
-        Ender::ReaperForQueued => (None, "reaper of queued"),
+        Ender::ReaperForQueued => (None, "reaper_queued"),
     };
     let (result, bytes) = end.returned();
     // The server ends runs that no worker has leased, and has no privilege to write results.

@@ -4,7 +4,7 @@ WITH counted AS (UPDATE node SET contradicting_checks = $2, last_seen_at = CASE 
      last AS (SELECT reached, address, detail, attempts FROM health_check WHERE node_id = $1 ORDER BY at DESC LIMIT 1),
      old AS (DELETE FROM health_check l WHERE node_id = $1 AND at <= (
        SELECT at FROM health_check WHERE node_id = $1 ORDER BY at DESC OFFSET $4 LIMIT 1)
-       -- The last time that each address let a worker in stays: what is shown of the address depends on it.
+       -- Keeps the last successful check of each address, because pages show it.
        AND NOT (l.reached AND l.connection_no = (SELECT connection_no FROM node WHERE id = $1) AND NOT EXISTS (
          SELECT FROM health_check later WHERE later.node_id = $1 AND later.reached AND later.connection_no = l.connection_no
            AND later.address = l.address AND later.at > l.at))),

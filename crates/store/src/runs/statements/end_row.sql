@@ -3,7 +3,7 @@ WITH open AS (
   FROM run r WHERE r.id = $1 AND r.ended_at IS NULL AND CASE $3
     WHEN 'worker' THEN r.worker_id = $2 AND r.state = 'running'
     WHEN 'queue' THEN r.state = 'queued'
-    WHEN 'reaper of queued' THEN r.state = 'queued' AND r.lease_until < now()
+    WHEN 'reaper_queued' THEN r.state = 'queued' AND r.lease_until < now()
     ELSE r.lease_until < now() END
   FOR UPDATE)
 UPDATE run r SET state = 'ended', ended_at = now(), {returned}
