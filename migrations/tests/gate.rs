@@ -227,7 +227,9 @@ async fn ancestor_commit_voids_only_its_readers() {
     let (planned, review) = approved(&world).await;
     let harmless = barclamp(&world, json!({"name": "clock", "jig": "noop"})).await;
     let moved = "SELECT count(*) FROM moved_base($1)";
-    change_system(&world, |doc| doc["roles"] = json!({"clock": {"role": "aa", "data": {}}})).await;
+    let clock = hex(&world.put("role", json!({"name": "clock", "jig": "noop"})).await);
+    let clock = json!({"role": clock, "data": {}});
+    change_system(&world, |doc| doc["roles"] = json!({"clock": clock})).await;
     change_system(&world, |doc| doc["inactive_jigs"] = json!(["rsync"])).await;
     change_system(&world, |doc| doc["barclamps"] = json!({"other": harmless})).await;
     let moved: i64 =
@@ -237,9 +239,11 @@ async fn ancestor_commit_voids_only_its_readers() {
 
     let earlier = json!({"name": "disk", "jig": "noop", "preceeds": ["app"]});
     let provider = json!({"name": "shop", "jig": "noop", "provides": ["app"]});
+    let shop = hex(&world.put("role", provider.clone()).await);
     let (earlier, provider) = (barclamp(&world, earlier).await, barclamp(&world, provider).await);
     let changes: Vec<(&str, serde_json::Value)> = vec![
-        ("roles", json!({"clock": {"role": "aa", "data": {}}, "app": {"role": "aa", "data": {}}})),
+        ("roles", json!({"clock": clock, "app": clock})),
+        ("roles", json!({"clock": clock, "shop": {"role": shop, "data": {}}})),
         ("roles", json!({})),
         ("barclamps", json!({"other": earlier})),
         ("barclamps", json!({"other": provider})),

@@ -117,18 +117,23 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, public, pg_temp AS $$
   SELECT coalesce(list ?| ARRAY(SELECT jsonb_array_elements_text(of_list)), false)
 $$;
 
--- Whether a role answers to a name that a review reads. True if the role is missing.
-CREATE OR REPLACE FUNCTION answers_read(role text, reads jsonb) RETURNS boolean
+-- Whether a review reads a role: the role answers to a name, precedes one of the review's roles, or
+-- owns a wanted attribute. True if the role is missing.
+CREATE OR REPLACE FUNCTION is_read(role text, reads jsonb) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
   SELECT coalesce((
-    SELECT reads -> 'names' ? (r.body ->> 'name') OR has_any(r.body -> 'provides', reads -> 'names')
+    SELECT reads -> 'names' ? (r.body ->> 'name')
+      OR has_any(r.body -> 'provides', reads -> 'names')
+      OR has_any(r.body -> 'preceeds', reads -> 'own')
+      OR EXISTS (SELECT FROM jsonb_array_elements(r.body -> 'attribs') a
+                 WHERE reads -> 'wants' ? (a.value ->> 'name'))
     FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS body FROM object o
           WHERE o.hash = decode(role, 'hex')) r), true)
 $$;
 
--- Whether two versions of a barclamp differ in something that a review reads: a role that answers
--- to a name, owns a wanted attribute or precedes one of its roles, or the client role of a jig.
+-- Whether two versions of a barclamp differ in something that a review reads: a role, or the client
+-- role of a jig.
 -- NULL: no version.
 CREATE OR REPLACE FUNCTION versions_differ(was text, is_now text, reads jsonb) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
@@ -144,12 +149,7 @@ SET enable_seqscan = off SET jit = off AS $$
         FULL JOIN jsonb_each_text(v.is_now -> 'roles') n USING (key)
         WHERE o.value IS DISTINCT FROM n.value) r
       CROSS JOIN LATERAL (VALUES (r.was), (r.is_now)) c (hash)
-      WHERE c.hash IS NOT NULL AND (answers_read(c.hash, reads) OR EXISTS (
-        SELECT FROM (SELECT convert_from(o.body, 'UTF8')::jsonb AS body FROM object o
-                     WHERE o.hash = decode(c.hash, 'hex')) role
-        WHERE has_any(role.body -> 'preceeds', reads -> 'own') OR EXISTS (
-          SELECT FROM jsonb_array_elements(role.body -> 'attribs') a
-          WHERE reads -> 'wants' ? (a.value ->> 'name')))))
+      WHERE c.hash IS NOT NULL AND is_read(c.hash, reads))
     OR EXISTS (
       SELECT FROM version v CROSS JOIN LATERAL (
         SELECT key, o.value AS was, n.value AS is_now FROM jsonb_each(v.was -> 'jigs') o
@@ -177,7 +177,9 @@ SET enable_seqscan = off SET jit = off AS $$
         OR EXISTS (
           SELECT FROM jsonb_each(doc.was -> 'roles') o
           FULL JOIN jsonb_each(doc.is_now -> 'roles') n USING (key)
-          WHERE o.value IS DISTINCT FROM n.value AND reads -> 'names' ? key)
+          WHERE o.value IS DISTINCT FROM n.value AND (reads -> 'names' ? key
+            OR o.value IS NOT NULL AND is_read(o.value ->> 'role', reads)
+            OR n.value IS NOT NULL AND is_read(n.value ->> 'role', reads)))
         OR EXISTS (
           SELECT FROM jsonb_array_elements_text(reads -> 'jigs') j
           WHERE coalesce(doc.was -> 'inactive_jigs' ? j.value, false)
@@ -203,15 +205,15 @@ SET enable_seqscan = off SET jit = off AS $$
             SELECT x.id::text FROM noderole x WHERE x.node_id = doc.id
               AND x.role = split_part(r.key, '/', 1)
               AND x.instance = coalesce(nullif(split_part(r.key, '/', 2), ''), '0')::int), true)
-          OR r.was IS NOT NULL AND answers_read(r.was ->> 'role', reads)
-          OR r.is_now IS NOT NULL AND answers_read(r.is_now ->> 'role', reads)))
+          OR r.was IS NOT NULL AND is_read(r.was ->> 'role', reads)
+          OR r.is_now IS NOT NULL AND is_read(r.is_now ->> 'role', reads)))
 $$;
 
 -- Whether a deployment has changed since this blueprint in a way that voids the review. Once true,
 -- it stays true, because commits only accumulate.
 --
 -- Lists and sweeps ask this for all open reviews. So a review that is older than 200 changed
--- documents of an ancestor is void, too.
+-- documents of an ancestor is void, too, and so is a review of more than 200 documents.
 CREATE OR REPLACE FUNCTION base_moved(review bigint, deployment uuid, since bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$
@@ -238,7 +240,9 @@ BEGIN
            SELECT FROM blueprint_deployment t JOIN blueprint b ON b.number = t.blueprint_number
            JOIN review_document d ON d.review_id = b.review_id
            WHERE t.deployment_id = base_moved.deployment AND t.blueprint_number > since
-           LIMIT most + 1) x) THEN
+           LIMIT most + 1) x)
+     OR (SELECT count(*) > most FROM (
+           SELECT FROM review_document d WHERE d.review_id = base_moved.review LIMIT most + 1) x) THEN
     RETURN true;
   END IF;
   reads := review_reads(review);

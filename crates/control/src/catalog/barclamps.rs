@@ -132,7 +132,7 @@ impl Control {
                     Some(older) => lacks(&present.catalog, older.hash, row.hash)?,
                     None => Vec::new(),
                 },
-                hidden_characters: hidden_characters,
+                hidden_characters,
             });
         }
         let next = versions.last().filter(|_| more);

@@ -671,6 +671,12 @@ fn check_name(name: &str) -> Result<(), Problem> {
              Choose another name."
         )));
     }
+    if name.parse::<Uuid>().is_ok() {
+        return Err(Problem::invalid(
+            "A person's name must not look like an id, because paths accept both. Choose another \
+             name.",
+        ));
+    }
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_valid = name.len() <= 96
         && name.starts_with(plain)
@@ -1115,7 +1121,8 @@ mod tests {
             installation.people.disable(Some(&bo), bo.person).await.expect_err("a refusal").code,
             "own_account"
         );
-        for name in ["", "-x", "Ada", "a b", "é", &"x".repeat(97)] {
+        let id = "5f0c6c3e-0000-4000-8000-000000000001";
+        for name in ["", "-x", "Ada", "a b", "é", &"x".repeat(97), id] {
             let new = NewPerson::human(name, [Permission::Viewer]);
             assert_eq!(
                 installation.people.create_person(Some(&bo), &new).await.expect_err(name).status,

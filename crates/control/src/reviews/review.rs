@@ -213,7 +213,7 @@ impl Control {
             pins,
             role_values,
             more_role_values,
-            hidden_characters: hidden_characters,
+            hidden_characters,
             noderoles,
             difference,
             more: 0,

@@ -155,6 +155,14 @@ impl Reads {
         Ok(false)
     }
 
+    /// Whether the review reads a role: the role answers to a name, precedes one of the review's
+    /// roles, or owns a wanted attribute.
+    fn has(&self, role: &Role) -> bool {
+        role.names().any(|name| self.names.contains(name))
+            || role.preceeds.iter().any(|later| self.own.contains(later))
+            || role.attribs.iter().any(|attrib| self.wants.contains(&attrib.name))
+    }
+
     fn deployment_changed(
         &self,
         was: &DeploymentDoc,
@@ -162,13 +170,22 @@ impl Reads {
         catalog: &Catalog,
     ) -> Result<bool, CatalogError> {
         if (&was.name, was.parent, was.phantom) != (&is.name, is.parent, is.phantom)
-            || differing(&was.roles, &is.roles).any(|(name, ..)| self.names.contains(name))
             || was
                 .inactive_jigs
                 .symmetric_difference(&is.inactive_jigs)
                 .any(|j| self.jigs.contains(j))
         {
             return Ok(true);
+        }
+        for (name, was, is) in differing(&was.roles, &is.roles) {
+            if self.names.contains(name) {
+                return Ok(true);
+            }
+            for role in [was, is].into_iter().flatten() {
+                if self.has(catalog.role(role.role)?) {
+                    return Ok(true);
+                }
+            }
         }
         for (name, was, is) in differing(&was.barclamps, &is.barclamps) {
             let version =
@@ -193,11 +210,7 @@ impl Reads {
         let [old, new] = [was, is].map(|side| side.map_or(&none, |side| &side.roles));
         for (_, was, is) in differing(old, new) {
             for hash in [was, is].into_iter().flatten() {
-                let role = catalog.role(*hash)?;
-                if role.names().any(|name| self.names.contains(name))
-                    || role.preceeds.iter().any(|later| self.own.contains(later))
-                    || role.attribs.iter().any(|attrib| self.wants.contains(&attrib.name))
-                {
+                if self.has(catalog.role(*hash)?) {
                     return Ok(true);
                 }
             }
@@ -233,7 +246,7 @@ impl Reads {
                 return Ok(true);
             }
             for noderole in sides() {
-                if catalog.role(noderole.role)?.names().any(|name| self.names.contains(name)) {
+                if self.has(catalog.role(noderole.role)?) {
                     return Ok(true);
                 }
             }
