@@ -182,7 +182,7 @@ fn NodeStatusCard(feed: Feed<NodeView>) -> impl IntoView {
         <section class="card" aria-label="State">
             <header>{pill} {since}</header>
             <div class="inside">
-                <ul class="reasons" aria-label="Reasons">{reasons}</ul>
+                <ul class="whys" aria-label="Reasons">{reasons}</ul>
                 <Service feed/>
                 <dl class="facts">
                     {seen}

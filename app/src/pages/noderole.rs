@@ -171,7 +171,7 @@ fn State(feed: Feed<NoderoleView>) -> impl IntoView {
             </header>
             <div class="inside">
                 {error}
-                <ul class="reasons" aria-label="Reasons">{reasons}</ul>
+                <ul class="whys" aria-label="Reasons">{reasons}</ul>
                 <RetryForm feed/>
                 <dl class="facts">
                     <dt>"Desired"</dt>
