@@ -19,7 +19,7 @@
 //! * A node of the deployment has a noderole of an ancestor that is not above the new parent.
 //! * A role in use belongs to a barclamp that no new ancestor uses.
 //! * A required role is not bound above the new parent. A move binds no roles, because they would
-//!   run where nobody asked for them.
+//!   run where no one asked for them.
 //! * Two barclamps with a role of the same name would become visible.
 //!
 //! The move writes the deployment, the old and the new parent. People need permissions in all three,
