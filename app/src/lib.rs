@@ -15,7 +15,7 @@
 //! * A server function is a public endpoint. Commands whose arguments fit a form accept a form, so
 //!   that they work without JavaScript. The others accept JSON.
 //! * A page is readable without JavaScript, and its state is in its address.
-//! * Live data updates the display. It never changes user input, such as a dragged noderole or a
+//! * Live data updates the display. It never changes user input, such as dragged nodes or a
 //!   half-typed text.
 //! * No inline styles or scripts: the server's content security policy forbids them.
 //! * A state is shown by shape, color and word.

@@ -1,7 +1,7 @@
 //! The value of a page, and when to fetch it again.
 //!
-//! A page loads once as a whole. Afterwards its value changes in place, so that the focus, a dragged
-//! noderole and half-typed text survive. At most one request is in flight. Hints during a request
+//! A page loads once as a whole. Afterwards its value changes in place, so that the focus, dragged
+//! nodes and half-typed text survive. At most one request is in flight. Hints during a request
 //! cause exactly one further request. A failed request is retried (`retry`).
 
 use std::future::Future;

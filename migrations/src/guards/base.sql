@@ -212,8 +212,8 @@ $$;
 -- Whether a deployment has changed since this blueprint in a way that voids the review. Once true,
 -- it stays true, because commits only accumulate.
 --
--- Lists and sweeps ask this for all open reviews. So a review that is older than 200 changed
--- documents of an ancestor is void, too, and so is a review of more than 200 documents.
+-- Lists and sweeps ask this for all open reviews, so its cost is limited. Every commit voids a review
+-- of more than 200 documents, or one that is older than 200 changed documents of an ancestor.
 CREATE OR REPLACE FUNCTION base_moved(review bigint, deployment uuid, since bigint) RETURNS boolean
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, public, pg_temp
 SET enable_seqscan = off SET jit = off AS $$

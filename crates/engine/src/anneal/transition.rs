@@ -45,8 +45,8 @@ use crate::ids::{BlueprintNumber, NodeId, StepId};
 ///
 /// The others stay TODO with `pending = 0`, which is correct and passes every CHECK. They are
 /// listed in [`Outcome::more`], and [`Change::Settle`] continues with them in the next transaction.
-/// Admission skips them because [`Step::needs_no_run`] is true. By the same rule, a sweep finds those that
-/// a crash left.
+/// Admission skips them because [`Step::needs_no_run`] is true. By the same rule, a sweep finds those
+/// that a crash left.
 ///
 /// Applied destructive steps cannot be TODO, so the limit does not apply to them. It does not apply
 /// to an ERROR either, because half-propagated blocking would make `pending` wrong.

@@ -289,8 +289,8 @@ pub async fn end_session(
     Ok(ended.map(|session| PersonId(session.person_id)))
 }
 
-/// Ends all sessions of a person except `except`, and revokes their unused sign-in links. Returns the
-/// number of ended sessions.
+/// Ends all sessions of a person, except the one with the token `except`, and revokes their unused
+/// sign-in links. Returns the number of ended sessions.
 pub async fn end_all_sessions(
     db: &mut PgConnection,
     person: PersonId,
